@@ -1,0 +1,1 @@
+"""HTTP: OpenAI and SGLang-style routes, streaming, health, metrics."""

@@ -1,0 +1,66 @@
+"""What one engine instance is told at its start."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Role(StrEnum):
+    """What part of a request's life this instance takes."""
+
+    PREFILL = "prefill"
+    DECODE = "decode"
+    UNIFIED = "unified"
+
+
+class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything an instance needs to start; travels as JSON from the API process to the scheduler process.
+
+    Durations are seconds, sizes are bytes unless the name says otherwise.
+    """
+
+    role: Role
+    model: str
+    """Path of a GGUF file or of a Hugging Face directory with safetensors."""
+    served_name: str
+    instance: str
+    """A label for people. Identity is the incarnation, drawn anew at each process start."""
+    incarnation: str
+    """32 hex digits, random per process start."""
+
+    host: str = "127.0.0.1"
+    port: int
+    bootstrap_port: int = 8998
+    """Prefill only: HTTP registry that tells decode where the control channel is."""
+    peers: tuple[str, ...] = ()
+    """Decode only: `host:bootstrap_port` of every prefill it may dial. A `bootstrap_host` from a body must be one."""
+
+    dtype: str = "bfloat16"
+    """bfloat16 | float32 | float64, of weights and KV."""
+    page_size: int = 16
+    """Tokens per KV page."""
+    kv_tokens: int = 16384
+    """Capacity of the page pool in tokens."""
+    max_context: int | None = None
+    """Upper bound on prompt + generated tokens; never above the model's own. None: the model's own."""
+    max_running: int = 64
+    """Sequences in one step."""
+    max_queued: int = 512
+    """Requests admitted but not running; above it requests are refused with 503."""
+    chunk_tokens: int = 256
+    """Prompt tokens computed in one step; a multiple of page_size."""
+    threads: int = 1
+
+    request_timeout_s: float = 600.0
+    drain_timeout_s: float = 30.0
+    pairing_timeout_s: float = 10.0
+    silence_timeout_s: float = 5.0
+    stuck_timeout_s: float = 30.0
+
+    api_key: str | None = None
+    admin_key: str | None = None
+    checksums: bool = True
+    insecure: bool = False
+    log_level: str = "info"

@@ -1,0 +1,1 @@
+"""Between HTTP and the scheduler: tokenizer, chat template, detokenizer, request registry, disconnects."""

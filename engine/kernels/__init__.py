@@ -1,0 +1,1 @@
+"""Attention over pages: one dispatch point, a torch reference for each kernel."""

@@ -1,0 +1,1 @@
+"""Where KV lives: the page pool, its allocator and its ledger."""

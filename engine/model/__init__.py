@@ -1,0 +1,1 @@
+"""Checkpoints, the Llama/Qwen model, sampling."""
