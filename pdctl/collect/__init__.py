@@ -1,0 +1,1 @@
+"""One collector per file; each has a deadline."""

@@ -1,0 +1,1 @@
+"""What an engine family calls things: one file per family, tables rather than branches."""

@@ -1,0 +1,1 @@
+"""Who starts and stops an instance: the embedded shim, systemd, or somebody else."""
