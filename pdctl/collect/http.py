@@ -97,14 +97,10 @@ class InstanceClient:
         self.base_url = base_url.rstrip("/")
         self.timeouts = timeouts or Timeouts()
         self._max_body_bytes = max_body_bytes
-        limits = self.timeouts
         self._client = httpx.Client(
             trust_env=False,
             verify=tls_context(ca_file) if base_url.startswith("https:") else False,
             headers={"Authorization": f"Bearer {key}"} if key else {},
-            timeout=httpx.Timeout(
-                connect=limits.connect_s, read=limits.read_s, write=limits.write_s, pool=limits.pool_s
-            ),
         )
 
     def __enter__(self) -> Self:
@@ -121,44 +117,56 @@ class InstanceClient:
 
     def get(self, path: str) -> Answer:
         """GET a path of this instance."""
-        return self._exchange("GET", path, None, {})
+        return self._exchange("GET", path, None, {}, self.timeouts)
 
-    def post(self, path: str, body: object, headers: dict[str, str] | None = None) -> Answer:
-        """POST `body` as JSON to a path of this instance."""
-        return self._exchange("POST", path, msgspec.json.encode(body), headers or {})
+    def post(
+        self, path: str, body: object, headers: dict[str, str] | None = None, wait_s: float | None = None
+    ) -> Answer:
+        """POST `body` as JSON to a path of this instance; `wait_s` replaces the read and total timeouts."""
+        timeouts = self.timeouts
+        if wait_s is not None:
+            timeouts = msgspec.structs.replace(timeouts, read_s=wait_s, total_s=wait_s)
+        return self._exchange("POST", path, msgspec.json.encode(body), headers or {}, timeouts)
 
-    def _exchange(self, method: str, path: str, content: bytes | None, headers: dict[str, str]) -> Answer:
+    def _exchange(
+        self, method: str, path: str, content: bytes | None, headers: dict[str, str], timeouts: Timeouts
+    ) -> Answer:
         import httpx
 
         url = self.base_url + path
         started = time.monotonic()
         sent_headers = {"Content-Type": "application/json", **headers} if content is not None else headers
+        limits = httpx.Timeout(
+            connect=timeouts.connect_s, read=timeouts.read_s, write=timeouts.write_s, pool=timeouts.pool_s
+        )
         try:
-            with self._client.stream(method, url, content=content, headers=sent_headers) as response:
-                body, outcome = self._read(response, started)
-                status, answered = response.status_code, dict(response.headers)
+            with self._client.stream(
+                method, url, content=content, headers=sent_headers, timeout=limits
+            ) as response:
+                body, outcome = self._read(response, started + timeouts.total_s)
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            took_ms = _since(started)
             return Answer(
-                method=method, url=url, outcome=outcome_of(error), took_ms=_since(started), error=str(error)
+                method=method, url=url, outcome=outcome_of(error), took_ms=took_ms, error=str(error)
             )
         return Answer(
             method=method,
             url=url,
             outcome=outcome,
-            status=status,
+            status=response.status_code,
             body=body,
-            headers=answered,
+            headers=dict(response.headers),
             took_ms=_since(started),
         )
 
-    def _read(self, response: httpx.Response, started: float) -> tuple[bytes, Outcome]:
+    def _read(self, response: httpx.Response, deadline: float) -> tuple[bytes, Outcome]:
         body = bytearray()
         for piece in response.iter_bytes():
             body += piece
             if len(body) > self._max_body_bytes:
                 return bytes(body[: self._max_body_bytes]), Outcome.TOO_LARGE
             # The read timeout is per piece; an instance that drips would keep us here for ever.
-            if time.monotonic() - started > self.timeouts.total_s:
+            if time.monotonic() > deadline:
                 return bytes(body), Outcome.TIMEOUT
         return bytes(body), Outcome.ANSWERED
 
