@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.tiny_model import byte_symbols, write_tiny_model
 from tokenizers import Tokenizer
+
+from tests.tiny_model import byte_symbols, write_tiny_model
 
 
 def test_same_seed_writes_the_same_weights(tmp_path: Path) -> None:
