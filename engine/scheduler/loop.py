@@ -45,22 +45,26 @@ class Loop:
         self._progress = progress
         self._eos_ids = eos_ids
         self._arrivals = 0
+        self._is_busy = False
         self._drain_until: float | None = None
 
     def run(self) -> None:
         """Turn until drained. Only a bug raises; the process then ends and says so."""
-        busy = False
         while not self._drained():
-            for message in self._inbox.receive(self._patience_ms(busy)):
-                self._handle(message)
-            self._role.take_events()
-            self._expire()
-            plan = self._planner.next_step(self._clock.monotonic())
-            busy = plan is not None
-            if plan is not None:
-                self._execute(plan)
-            self._inbox.answer(self._book.take_answers())
-            self._tick()
+            self.turn()
+
+    def turn(self) -> None:
+        """Go round once."""
+        for message in self._inbox.receive(self._patience_ms()):
+            self._handle(message)
+        self._role.take_events()
+        self._expire()
+        plan = self._planner.next_step(self._clock.monotonic())
+        self._is_busy = plan is not None
+        if plan is not None:
+            self._execute(plan)
+        self._inbox.answer(self._book.take_answers())
+        self._tick()
 
     def drain(self) -> None:
         """Take no new request, finish what is there, then return from `run`. Callable from a signal handler."""
@@ -74,9 +78,9 @@ class Loop:
             return False
         return len(self._book.queues) == 0 or self._clock.monotonic() >= self._drain_until
 
-    def _patience_ms(self, busy: bool) -> int:
-        """How long an idle turn may wait for a message: short while a room may have news for us."""
-        if busy:
+    def _patience_ms(self) -> int:
+        """How long this turn may wait for a message: short while a room may have news for us."""
+        if self._is_busy:
             return 0
         if any(s.phase in WAITING_FOR_THE_OTHER_LEG for s in self._book.queues.all()):
             return 1
