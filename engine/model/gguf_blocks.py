@@ -67,8 +67,8 @@ def dequantised(stored: StoredTensor, raw: bytearray) -> torch.Tensor:
 def unpermuted(weight: torch.Tensor, heads: int) -> torch.Tensor:
     """Undo llama.cpp's order of query and key rows, `[rows, columns]`.
 
-    llama.cpp rotates neighbouring pairs, Hugging Face rotates halves; so its converter interleaves the halves of
-    each head (convert_hf_to_gguf.py, LlamaModel.permute), Llama only.
+    llama.cpp rotates neighbouring pairs, Hugging Face rotates halves; so its converter interleaves the
+    halves of each head (convert_hf_to_gguf.py, LlamaModel.permute), Llama only.
     """
     rows, columns = weight.shape
     return weight.view(heads, rows // heads // 2, 2, columns).transpose(1, 2).reshape(rows, columns)

@@ -1,7 +1,7 @@
 """The header of a GGUF file: bytes to record.
 
-The `gguf` package's reader makes a numpy view of each of the 98,000 strings of SmolLM2's tokenizer: 2.7 s. This
-one takes 50 ms. Format: github.com/ggml-org/ggml/blob/master/docs/gguf.md, versions 2 and 3.
+The `gguf` package's reader makes a numpy view of each of the 98,000 strings of SmolLM2's tokenizer: 2.7 s.
+This one takes 50 ms. Format: github.com/ggml-org/ggml/blob/master/docs/gguf.md, versions 2 and 3.
 """
 
 from __future__ import annotations
