@@ -61,8 +61,7 @@ def decode_attention(q: Tensor, keys_values: Sequence[Tensor]) -> Tensor:
     # The G query heads of a KV head take the place of G tokens: K and V are read once for all of them.
     folded = q.view(q.shape[0], 1, keys_values[0].shape[1], -1, q.shape[2])
     results = [
-        scaled_dot_product_attention(queries, kv[:1], kv[1:])
-        for queries, kv in zip(folded, keys_values, strict=True)
+        scaled_dot_product_attention(queries, kv[:1], kv[1:]) for queries, kv in zip(folded, keys_values, strict=True)
     ]
     return torch.cat(results).view(q.shape)
 

@@ -34,9 +34,7 @@ def size_bytes(tensor: GgufTensor) -> int:
     """Return the stored size; raises CheckpointError when rows are not whole blocks."""
     block, block_bytes = GGML_QUANT_SIZES[GGMLQuantizationType(tensor.type_id)]
     if not tensor.shape or tensor.shape[-1] % block:
-        raise CheckpointError(
-            f"tensor {tensor.name}: shape {list(tensor.shape)} has no whole blocks of {block}"
-        )
+        raise CheckpointError(f"tensor {tensor.name}: shape {list(tensor.shape)} has no whole blocks of {block}")
     return int(prod(tensor.shape) // block * block_bytes)
 
 

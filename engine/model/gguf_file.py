@@ -49,9 +49,7 @@ class Metadata:
         if value is None:
             raise CheckpointError(f"the GGUF metadata lack {key}")
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise CheckpointError(
-                f"the GGUF metadata's {key} is {str(value)[:60]!r}; a single number was expected"
-            )
+            raise CheckpointError(f"the GGUF metadata's {key} is {str(value)[:60]!r}; a single number was expected")
         return value
 
     def token(self, key: str) -> int | None:
@@ -92,9 +90,7 @@ def open_gguf(path: Path) -> Checkpoint:
     return Checkpoint(path, config, index, decoder(config))
 
 
-def _config(
-    header: GgufHeader, table: dict[str, GgufTensor], factors: tuple[float, ...] | None
-) -> ModelConfig:
+def _config(header: GgufHeader, table: dict[str, GgufTensor], factors: tuple[float, ...] | None) -> ModelConfig:
     architecture = architecture_named(str(header.metadata.get("general.architecture")))
     metadata = Metadata(header.metadata, architecture)
     if "token_embd.weight" not in table:

@@ -100,9 +100,7 @@ class _Cursor:
 
     def take(self, size: int) -> bytes:
         if size > self.end - self.at:
-            raise GgufError(
-                f"the header is truncated: {size} bytes wanted at {self.at}, the file has {self.end}"
-            )
+            raise GgufError(f"the header is truncated: {size} bytes wanted at {self.at}, the file has {self.end}")
         self.at += size
         return bytes(self.data[self.at - size : self.at])
 
@@ -113,9 +111,7 @@ class _Cursor:
     def count(self, code: str, least_bytes: int) -> int:
         count = int(self.number(code))
         if count * least_bytes > self.end - self.at:
-            raise GgufError(
-                f"a count of {count} at byte {self.at} does not fit into a file of {self.end} bytes"
-            )
+            raise GgufError(f"a count of {count} at byte {self.at} does not fit into a file of {self.end} bytes")
         return count
 
     def text(self) -> str:

@@ -97,13 +97,9 @@ def _refuse_unsupported(content: dict[str, Any]) -> None:
     if (activation := content.get("hidden_act", "silu")) != "silu":
         raise CheckpointError(f"hidden_act in config.json is {activation!r}; supported is silu")
     if content.get("quantization_config"):
-        raise CheckpointError(
-            "quantised safetensors are not supported; give bf16 or float32 weights, or a GGUF"
-        )
+        raise CheckpointError("quantised safetensors are not supported; give bf16 or float32 weights, or a GGUF")
     if content.get("partial_rotary_factor", 1.0) not in (None, 1.0):
-        raise CheckpointError(
-            "partial_rotary_factor in config.json: rotary over a part of the head is not supported"
-        )
+        raise CheckpointError("partial_rotary_factor in config.json: rotary over a part of the head is not supported")
 
 
 def _divisors(rope: Json | None, head_dim: int, theta: float) -> tuple[float, ...] | None:

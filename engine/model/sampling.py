@@ -52,9 +52,7 @@ def sample(logits: Tensor, states: Sequence[SamplingState]) -> list[Sampled]:
     return [Sampled(token_id, logprobs.get(index)) for index, token_id in enumerate(chosen)]
 
 
-def _logprobs(
-    logits: Tensor, states: Sequence[SamplingState], chosen: Sequence[int]
-) -> dict[int, TokenLogprob]:
+def _logprobs(logits: Tensor, states: Sequence[SamplingState], chosen: Sequence[int]) -> dict[int, TokenLogprob]:
     """Return row -> logprob for the rows that want one; one call for each number of alternatives."""
     wanted: dict[int, list[int]] = {}
     for index, state in enumerate(states):

@@ -135,9 +135,7 @@ def test_decode_fences_the_pages_of_a_failed_room() -> None:
 def test_decode_grants_in_order_and_not_more_than_fits() -> None:
     """16 pages: ten for the first, none for the second, whom the small third must not overtake."""
     rig = Rig(Role.DECODE)
-    rig.send(
-        generate("a", prompt=40, room=1), generate("b", prompt=40, room=2), generate("c", prompt=4, room=3)
-    )
+    rig.send(generate("a", prompt=40, room=1), generate("b", prompt=40, room=2), generate("c", prompt=4, room=3))
     rig.happen(WantPages("c"), WantPages("b"), WantPages("a"))
     assert [call for call in rig.transfer.calls if call[0] == "grant"] == [("grant", "a", 10)]
 
