@@ -11,9 +11,7 @@ from pdctl.cli.options import FileOption, NameOption, Output, OutputOption
 
 
 def probe(
-    direct: Annotated[
-        bool, typer.Option("--direct", help="Each prefill x decode pair, without the router.")
-    ] = False,
+    direct: Annotated[bool, typer.Option("--direct", help="Each prefill x decode pair, without the router.")] = False,
     count: Annotated[int, typer.Option("--count", "-n", help="Requests for each way, one at a time.")] = 1,
     prompt_tokens: Annotated[
         int, typer.Option("--prompt-tokens", help="Length of the prompt, in tokens, about.")

@@ -140,15 +140,11 @@ class InstanceClient:
             connect=timeouts.connect_s, read=timeouts.read_s, write=timeouts.write_s, pool=timeouts.pool_s
         )
         try:
-            with self._client.stream(
-                method, url, content=content, headers=sent_headers, timeout=limits
-            ) as response:
+            with self._client.stream(method, url, content=content, headers=sent_headers, timeout=limits) as response:
                 body, outcome = self._read(response, started + timeouts.total_s)
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             took_ms = _since(started)
-            return Answer(
-                method=method, url=url, outcome=outcome_of(error), took_ms=took_ms, error=str(error)
-            )
+            return Answer(method=method, url=url, outcome=outcome_of(error), took_ms=took_ms, error=str(error))
         return Answer(
             method=method,
             url=url,
@@ -173,9 +169,7 @@ class InstanceClient:
 
 def client_for(instance: Instance, timeouts: Timeouts | None = None) -> InstanceClient:
     """Return a client with the instance's own key and certificate authority. Raises UsageError."""
-    return InstanceClient(
-        instance.url, key=api_key(instance.api_key_file), ca_file=instance.ca_file, timeouts=timeouts
-    )
+    return InstanceClient(instance.url, key=api_key(instance.api_key_file), ca_file=instance.ca_file, timeouts=timeouts)
 
 
 def tls_context(ca_file: str | None) -> ssl.SSLContext:
@@ -212,9 +206,7 @@ def outcome_of(error: BaseException) -> Outcome:
 
 def _protocol_outcome(error: BaseException) -> Outcome:
     # h11 reports an early end and a line that is no HTTP in one class; only the words differ.
-    return (
-        Outcome.RESET if "disconnected" in str(error) or "without sending" in str(error) else Outcome.GARBLED
-    )
+    return Outcome.RESET if "disconnected" in str(error) or "without sending" in str(error) else Outcome.GARBLED
 
 
 def _causes(error: BaseException) -> list[BaseException]:

@@ -122,9 +122,7 @@ def chosen(name: str | None, file: Path | None, root: Path) -> Deployment:
         return files.load(HERE)
     wanted = name or last_used(root)
     if wanted is not None and not files.NAME.fullmatch(wanted):
-        raise UsageError(
-            f"--name {wanted!r} is not a deployment's name", "use letters, digits, '.', '_', '-'"
-        )
+        raise UsageError(f"--name {wanted!r} is not a deployment's name", "use letters, digits, '.', '_', '-'")
     deployment = StateFolder(root, wanted).load() if wanted else None
     if deployment is None:
         raise CannotTell(

@@ -81,9 +81,7 @@ SGLANG = Dialect(
             VersionRange("0.5.3", "0.5.6"),
         ),
         Claim(_PREFILL, Support.UNKNOWN, "stale endpoints behind a stable address (sglang #33789, open)"),
-        Claim(
-            _DECODE, Support.YES, "the old session is blacklisted, the new one registers", transfer="mooncake"
-        ),
+        Claim(_DECODE, Support.YES, "the old session is blacklisted, the new one registers", transfer="mooncake"),
         Claim(
             _DECODE,
             Support.NO,

@@ -86,9 +86,7 @@ class Exchange:
         prefill, decode = self._target.pair
         deadline = time.monotonic() + timeout_s
         ask = {"do_remote_decode": True, "do_remote_prefill": False}
-        first = self._send(
-            prefill, path, body | {"max_tokens": 1, "stream": False, "kv_transfer_params": ask}
-        )
+        first = self._send(prefill, path, body | {"max_tokens": 1, "stream": False, "kv_transfer_params": ask})
         self._wait(deadline)
         params = json_value(first.result().body, ("kv_transfer_params",))
         if first.result().ok and isinstance(params, dict):

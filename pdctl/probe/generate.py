@@ -31,9 +31,7 @@ def probe_generate(target: Target, locks: Sequence[int], run: Run) -> ProbeResul
     """Send one request and say what became of it."""
     request_id = fresh_id()
     first = (target.of_role(Role.PREFILL) or target.engines)[0]
-    text = sized_text(
-        fresh_nonce(), run.prompt_tokens, lambda sample: _count(run.clients[first.name], sample)
-    )
+    text = sized_text(fresh_nonce(), run.prompt_tokens, lambda sample: _count(run.clients[first.name], sample))
     run.progress(f"{target.via}: sending {request_id}")
     body = {
         "text": text,

@@ -90,9 +90,7 @@ class Leg:
             stdin.write(msgspec.json.encode(request))
         # The launcher forks the process proper and returns at once, so there is never a zombie to reap.
         launcher.wait()
-        threading.Thread(
-            target=self._follow, args=(launcher.stdout,), name=f"leg-{name}", daemon=True
-        ).start()
+        threading.Thread(target=self._follow, args=(launcher.stdout,), name=f"leg-{name}", daemon=True).start()
 
     @property
     def pid(self) -> int | None:

@@ -132,9 +132,7 @@ def timeline(stamps: Sequence[tuple[Stage, float]], sent_at: float) -> tuple[Sta
     before = sent_at
     for stage, at in stamps:
         times.append(
-            StageTime(
-                stage=stage, at_ms=round((at - sent_at) * 1000, 3), took_ms=round((at - before) * 1000, 3)
-            )
+            StageTime(stage=stage, at_ms=round((at - sent_at) * 1000, 3), took_ms=round((at - before) * 1000, 3))
         )
         before = at
     return tuple(times)
