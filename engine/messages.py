@@ -67,6 +67,8 @@ class Abort(msgspec.Struct, frozen=True, tag="abort"):
 
     rid: str
     reason: str
+    satisfied: bool = False
+    """The client has all it wanted (a stop string was found): not a failure."""
 
 
 class Drain(msgspec.Struct, frozen=True, tag="drain"):

@@ -37,7 +37,7 @@ class RoomRecord(msgspec.Struct, kw_only=True):
     room: int | None
     role: str
     state: str
-    """Of the room where there is one (announced, paired, reading, landed, closed, failed), else queued|running|closed|failed."""
+    """Of the room where there is one (announced, paired, reading, landed, closed, failed), else the phase."""
     reason: str | None = None
     """Why it failed or was aborted."""
     peer: str | None = None

@@ -155,7 +155,13 @@ class Reader(Transfer, Protocol):
     """Decode's side."""
 
     def open(
-        self, rid: str, room: int, bootstrap: str, prompt_ids: list[int], prefix_tokens: int, record: RoomRecord
+        self,
+        rid: str,
+        room: int,
+        bootstrap: str,
+        prompt_ids: list[int],
+        prefix_tokens: int,
+        record: RoomRecord,
     ) -> None:
         """Offer the room to the prefill behind `bootstrap` (`host:port`, one of `config.peers`).
 

@@ -1,0 +1,54 @@
+# The few commands. `make up` serves a real model on this machine; `make test` runs everything that the tests need.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: help up down model test lint format completions light bench clean
+.DEFAULT_GOAL := help
+
+help:  ## show this
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
+
+up: $(VENV)/engine.stamp  ## install, fetch the model, start prefill + decode + router, prove it with a request
+	$(BIN)/pdctl up
+
+down: $(VENV)/engine.stamp  ## stop what `make up` started
+	$(BIN)/pdctl down
+
+model: $(VENV)/engine.stamp  ## fetch the default model into the cache
+	$(BIN)/python -m pdctl.deployment.model_files
+
+test: $(VENV)/test.stamp model  ## all tests
+	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+
+lint: $(VENV)/test.stamp  ## style, types, import rules, generated files
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pdctl.cli.completions --check
+
+format: $(VENV)/test.stamp  ## put the style right
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+completions: $(VENV)/test.stamp  ## write completions/ anew
+	$(BIN)/python -m pdctl.cli.completions
+
+bench: $(VENV)/test.stamp model  ## every figure we quote, as ratios in one run
+	for benchmark in benchmarks/*.py; do $(BIN)/python "$$benchmark" || exit 1; done
+
+clean:  ## remove the virtual environment and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+# torch first and exactly pinned: on its own the pin finds a CPU build where one is offered, a range never does.
+$(VENV)/engine.stamp: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet 'torch==2.13.0'
+	$(PIP) install --quiet --editable '.[engine]'
+	touch $@
+
+$(VENV)/test.stamp: $(VENV)/engine.stamp
+	$(PIP) install --quiet --editable '.[engine,test]'
+	touch $@

@@ -1,0 +1,93 @@
+"""The one place where sequences come in and go out, so that answers, pages and journal stay in step."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from engine.clock import Clock
+from engine.kvcache.pages import PageLedger
+from engine.messages import Delta, Failure, FinishReason, TokenLogprob
+from engine.model.sampling import Sampled
+from engine.observe.journal import Journal
+from engine.observe.records import Stage
+from engine.scheduler.queues import Queues
+from engine.scheduler.sequence import Phase, Sequence
+
+
+class Book:
+    """Queues, page ledger, journal and the answers of the current turn. Owned by the loop."""
+
+    def __init__(self, clock: Clock, page_size: int, pages: PageLedger, journal: Journal) -> None:
+        self.clock = clock
+        self.page_size = page_size
+        self.pages = pages
+        self.journal = journal
+        self.queues = Queues()
+        self.results: Counter[str] = Counter()
+        """Ended sequences by result: `stop`, `length`, `aborted`, or the code of the failure."""
+        self.prompt_tokens = 0
+        self.generated_tokens = 0
+        self._answers: list[Delta | Failure] = []
+
+    def open(self, sequence: Sequence) -> None:
+        """Take a new sequence in."""
+        self.journal.open(sequence.record, sequence.request.received_at)
+        self.queues.add(sequence)
+        self.enter(sequence, sequence.phase)
+
+    def enter(self, sequence: Sequence, phase: Phase) -> None:
+        """Move a sequence to a phase."""
+        sequence.enter(phase, self.clock.monotonic())
+        if sequence.record.room is None:
+            sequence.record.state = phase.value
+
+    def tell(self, sequence: Sequence, token: Sampled, finish: FinishReason | None, cached: int = 0) -> None:
+        """Answer one token, the last one with `finish`."""
+        first = Stage.FIRST_TOKEN not in sequence.record.at
+        self.journal.mark(sequence.record, Stage.FIRST_TOKEN)
+        if finish is not None:
+            self.journal.mark(sequence.record, Stage.LAST_TOKEN)
+        sequence.record.output_tokens += 1
+        self.generated_tokens += 1
+        self._answers.append(
+            Delta(
+                rid=sequence.rid,
+                token_ids=[token.token_id],
+                logprobs=None if token.logprob is None else [token.logprob],
+                prompt_logprobs=_asked_prompt_logprobs(sequence) if first else None,
+                finish=finish,
+                stop_token_id=token.token_id if finish is FinishReason.STOP else None,
+                cached_tokens=cached,
+            )
+        )
+
+    def tell_score(self, sequence: Sequence) -> None:
+        """Answer a request that wanted the prompt's logprobs only."""
+        asked = _asked_prompt_logprobs(sequence)
+        self._answers.append(Delta(rid=sequence.rid, token_ids=[], prompt_logprobs=asked, finish=FinishReason.LENGTH))
+
+    def tell_failure(self, sequence: Sequence, status: int, code: str, message: str) -> None:
+        """Answer an error; the sequence stays until it is released."""
+        self._answers.append(Failure(rid=sequence.rid, status=status, code=code, message=message))
+
+    def release(self, sequence: Sequence, result: str, reason: str | None = None) -> None:
+        """Free the pages, forget the sequence, close its record. `reason` marks a failure."""
+        if sequence.pages:
+            self.pages.free(sequence.pages)
+            sequence.pages = []
+        self.queues.remove(sequence)
+        self.journal.close(sequence.record, "closed" if reason is None else "failed", reason)
+        self.results[result] += 1
+
+    def take_answers(self) -> list[Delta | Failure]:
+        """Return the answers since the last call."""
+        answers, self._answers = self._answers, []
+        return answers
+
+
+def _asked_prompt_logprobs(sequence: Sequence) -> list[TokenLogprob | None] | None:
+    params = sequence.request.sampling
+    if params.prompt_logprobs is None:
+        return None
+    unknown: list[TokenLogprob | None] = [None] if params.prompt_logprobs_start == 0 else []
+    return unknown + sequence.prompt_logprobs

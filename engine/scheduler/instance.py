@@ -1,0 +1,154 @@
+"""Puts one scheduler together: model, pool, transfer threads, observer, loop."""
+
+from __future__ import annotations
+
+import logging
+
+import zmq
+
+from engine import PROTOCOL_VERSION
+from engine.clock import SystemClock
+from engine.config import EngineConfig, Role
+from engine.kvcache.pages import PageLedger
+from engine.kvcache.pool import KVLayout, KVPool
+from engine.messages import Ready
+from engine.model.checkpoint import open_checkpoint
+from engine.model.config import ModelConfig
+from engine.model.loading import load_model
+from engine.observe.journal import Journal
+from engine.observe.threads import Supervisor
+from engine.observe.watchdog import StuckClock, watch
+from engine.scheduler.book import Book
+from engine.scheduler.inbox import Inbox
+from engine.scheduler.loop import Loop
+from engine.scheduler.observer import Observer
+from engine.scheduler.plan import Planner
+from engine.scheduler.progress import Progress
+from engine.scheduler.roles import Decode, Prefill, RoleBehaviour, Unified
+from engine.scheduler.runner import Runner
+from engine.transfer.interface import Reader, Source
+
+log = logging.getLogger(__name__)
+
+ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4, "float64": 8}
+
+
+class Instance:
+    """Loads on construction; `serve` blocks until drained."""
+
+    def __init__(self, config: EngineConfig, context: zmq.Context[zmq.Socket[bytes]], run_dir: str) -> None:
+        self._clock = SystemClock()
+        started = self._clock.monotonic()
+        self._config = config
+        self._context = context
+        self._run_dir = run_dir
+        checkpoint = open_checkpoint(config.model)
+        model = load_model(checkpoint, config.dtype)
+        pool = KVPool(kv_layout(config, checkpoint.config))
+        self._contract = contract(config, checkpoint.config, checkpoint.fingerprint())
+        self._context_length = context_length(config, checkpoint.config)
+        self._supervisor = Supervisor()
+        self._progress = Progress(last_turn=self._clock.monotonic())
+        ledger = PageLedger(pool.layout.pages)
+        self._book = Book(self._clock, config.page_size, ledger, Journal(self._clock))
+        planner = Planner(config, self._book.queues, ledger)
+        self._role = self._behaviour(pool, planner)
+        self._inbox = Inbox(context, run_dir)
+        self._observer = Observer(
+            config, self._clock, self._book, planner, self._progress, self._supervisor, self._role.transfer
+        )
+        self._loop = Loop(
+            config,
+            self._clock,
+            self._inbox,
+            self._book,
+            planner,
+            self._role,
+            Runner(model, pool),
+            self._progress,
+            checkpoint.config.eos,
+        )
+        self._load_s = self._clock.monotonic() - started
+
+    def drain(self) -> None:
+        """Finish what is there, then return from `serve`; callable from a signal handler."""
+        self._loop.drain()
+
+    def serve(self) -> None:
+        """Start the threads, tell the API process that we are ready, and run the loop."""
+        transfer = self._role.transfer
+        if transfer is not None:
+            transfer.start()
+        stopping = self._supervisor.stopping
+        self._supervisor.start("observer", lambda: self._observer.serve(self._context, self._run_dir, stopping))
+        clock = StuckClock(self._config.stuck_timeout_s)
+        self._supervisor.start(
+            "watchdog",
+            lambda: watch(stopping, lambda: clock.beat(self._progress.turns, self._progress.longest_step_s)),
+        )
+        self._inbox.send(
+            Ready(
+                context_length=self._context_length,
+                kv_tokens=self._config.kv_tokens,
+                control_endpoint=self._role.transfer.control_endpoint if isinstance(self._role, Prefill) else None,
+                contract=self._contract,
+                load_s=round(self._load_s, 3),
+            )
+        )
+        log.info("serving as %s after %.1f s", self._config.role, self._load_s)
+        try:
+            self._loop.run()
+        finally:
+            if transfer is not None:
+                transfer.stop()
+            self._supervisor.stop()
+            self._inbox.close()
+
+    def _behaviour(self, pool: KVPool, planner: Planner) -> RoleBehaviour:
+        if self._config.role is Role.UNIFIED:
+            return Unified(self._book)
+        # Imported here: NIXL takes 0.2 s and 60 MB, and a unified instance has no use for it.
+        from engine.transfer.reader import DecodeReader
+        from engine.transfer.source import PrefillSource
+
+        arguments = (self._config, pool, self._contract, self._clock, self._book.journal, self._supervisor)
+        if self._config.role is Role.PREFILL:
+            source: Source = PrefillSource(*arguments)
+            return Prefill(self._book, source)
+        reader: Reader = DecodeReader(*arguments)
+        return Decode(self._book, reader, planner, self._config.max_running)
+
+
+def kv_layout(config: EngineConfig, model: ModelConfig) -> KVLayout:
+    """Return the pool's shape for this model and configuration."""
+    return KVLayout(
+        layers=model.layers,
+        kv_heads=model.kv_heads,
+        pages=config.kv_tokens // config.page_size,
+        page_size=config.page_size,
+        head_dim=model.head_dim,
+        dtype=config.dtype,
+        item_bytes=ITEM_BYTES[config.dtype],
+    )
+
+
+def context_length(config: EngineConfig, model: ModelConfig) -> int:
+    """Return the longest prompt + answer: what the model, the operator and the pool allow."""
+    limits = [model.context_length, config.kv_tokens]
+    if config.max_context is not None:
+        limits.append(config.max_context)
+    return min(limits)
+
+
+def contract(config: EngineConfig, model: ModelConfig, fingerprint: str) -> dict[str, str]:
+    """Return what both sides of a transfer must agree on (invariant 9)."""
+    return {
+        "protocol": str(PROTOCOL_VERSION),
+        "model": fingerprint,
+        "dtype": config.dtype,
+        "page_size": str(config.page_size),
+        "layout": "layer,kv,head,page,slot,dim",
+        "layers": str(model.layers),
+        "kv_heads": str(model.kv_heads),
+        "head_dim": str(model.head_dim),
+    }
