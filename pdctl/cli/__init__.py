@@ -89,12 +89,8 @@ def _root(
 def command_tree() -> click.Command:
     """Return the root command; its children load on demand."""
     # Rich help costs 70 ms of CPU at each call; completion comes from static files.
-    app = typer.Typer(
-        cls=LazyGroup, rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False
-    )
-    app.callback(
-        no_args_is_help=True, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]}
-    )(_root)
+    app = typer.Typer(cls=LazyGroup, rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False)
+    app.callback(no_args_is_help=True, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})(_root)
     return typer.main.get_command(app)
 
 

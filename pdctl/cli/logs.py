@@ -16,9 +16,7 @@ def logs(
     instances: Annotated[
         list[str] | None, typer.Argument(metavar="[INSTANCE]...", help="Which; all without one.")
     ] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")
-    ] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False,
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Last lines of each instance.")] = 50,
     file: FileOption = None,
     name: NameOption = None,

@@ -12,9 +12,7 @@ from pdctl.cli.options import FileOption, NameOption, Output, OutputOption
 def status(
     file: FileOption = None,
     name: NameOption = None,
-    timeout: Annotated[
-        float, typer.Option("--timeout", min=0.1, help="Seconds for all answers together.")
-    ] = 2.0,
+    timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds for all answers together.")] = 2.0,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show one line an instance: role, pid, age, health, requests running and waiting, age of the oldest.

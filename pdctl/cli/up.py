@@ -28,14 +28,10 @@ def up(
         int | None,
         typer.Option("--port-base", help="First of 100 ports; else 30000-30002, 8998 and 29000."),
     ] = None,
-    file: Annotated[
-        Path | None, typer.Option("--file", help="Deployment file; ./pd.toml is taken by itself.")
-    ] = None,
+    file: Annotated[Path | None, typer.Option("--file", help="Deployment file; ./pd.toml is taken by itself.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="Name of the deployment.")] = None,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Return once the processes exist.")] = False,
-    timeout: Annotated[
-        float, typer.Option("--timeout", min=1, help="Seconds until all must be well.")
-    ] = 120.0,
+    timeout: Annotated[float, typer.Option("--timeout", min=1, help="Seconds until all must be well.")] = 120.0,
     restart: Annotated[
         Restart, typer.Option("--restart", help="Whether an engine that fails is started again by itself.")
     ] = Restart.NO,
@@ -64,9 +60,7 @@ def up(
         wanted = plan.plan(request, lambda name: model_files.resolve(name, fetched, console.tell))
     folder = state.StateFolder(state.state_root(), wanted.name)
     with folder.locked(console.tell), start_display() as progress:
-        startup.bring_up(
-            folder, wanted, progress, timeout_s=timeout, is_waiting=not no_wait, restart=restart.value
-        )
+        startup.bring_up(folder, wanted, progress, timeout_s=timeout, is_waiting=not no_wait, restart=restart.value)
     seen = overview.take(folder, wanted, startup.ASK_TIMEOUT_S)
     if output is Output.JSON:
         print(rendered.as_json(seen))

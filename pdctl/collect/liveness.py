@@ -87,9 +87,7 @@ async def _ask(instance: Instance, timeout_s: float, with_loads: bool) -> Answer
     except httpx.TimeoutException:
         problem = f"no answer within {timeout_s:g} s"
     except httpx.ConnectError as error:
-        problem = (
-            "refused" if "refused" in str(error).lower() or "attempts failed" in str(error) else str(error)
-        )
+        problem = "refused" if "refused" in str(error).lower() or "attempts failed" in str(error) else str(error)
     except httpx.HTTPError as error:
         problem = str(error) or type(error).__name__
     except OSError as error:

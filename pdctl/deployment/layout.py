@@ -104,9 +104,7 @@ def with_starts(deployment: Deployment, *, model: str, cores: int) -> Deployment
 
     `model` is the path that engines load; `cores` are divided among the engines, at least one each.
     """
-    ours = [
-        i for i in deployment.instances if i.role is not Role.ROUTER and is_local(i) and i.dialect == "pdctl"
-    ]
+    ours = [i for i in deployment.instances if i.role is not Role.ROUTER and is_local(i) and i.dialect == "pdctl"]
     threads = max(1, cores // max(1, len(ours)))
     filled = []
     for instance in deployment.instances:

@@ -19,9 +19,7 @@ def log_paths(folder: StateFolder, deployment: Deployment, wanted: Iterable[str]
     wanted = tuple(wanted)
     names = [instance.name for instance in deployment.instances]
     if unknown := [name for name in wanted if name not in names]:
-        raise UsageError(
-            f"{deployment.name!r} has no instance {unknown[0]!r}", f"there are {', '.join(names)}"
-        )
+        raise UsageError(f"{deployment.name!r} has no instance {unknown[0]!r}", f"there are {', '.join(names)}")
     asked = [instance for instance in deployment.instances if not wanted or instance.name in wanted]
     ours = {instance.name: folder.paths(instance.name).log for instance in asked if layout.is_local(instance)}
     if len(ours) < len(set(wanted)) or not ours:

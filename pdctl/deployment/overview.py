@@ -43,9 +43,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     instances: tuple[InstanceStatus, ...]
 
 
-def take(
-    folder: StateFolder, deployment: Deployment, timeout_s: float, *, now: float | None = None
-) -> Overview:
+def take(folder: StateFolder, deployment: Deployment, timeout_s: float, *, now: float | None = None) -> Overview:
     """Look at every instance, all at once; takes at most `timeout_s` even if all of them hang."""
     answers = liveness.ask_all(deployment.instances, timeout_s)
     now = time.time() if now is None else now

@@ -7,13 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pdctl.deployment import files, layout, state
+from pdctl.deployment import files, layout, model_files, state
 from pdctl.deployment.model import Deployment
 from pdctl.deployment.model_files import ModelFile
 from pdctl.errors import UsageError
 
 DEFAULT_NAME = "default"
-DEFAULT_MODEL = "smollm2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +59,12 @@ def plan(request: Request, resolve: Callable[[str], ModelFile]) -> Deployment:
     ports = layout.Ports.from_base(base) if base is not None else layout.Ports()
     name = request.name or DEFAULT_NAME
     if not files.NAME.fullmatch(name):
-        raise UsageError(
-            f"--name {name!r} cannot be a name", "use letters, digits, '.', '_', '-', at most 64"
-        )
+        raise UsageError(f"--name {name!r} cannot be a name", "use letters, digits, '.', '_', '-', at most 64")
     # All checked before the model is fetched: a typing error must not cost a minute.
     counts = layout.Counts(
         1 if request.prefill is None else request.prefill, 1 if request.decode is None else request.decode
     )
-    model = resolve(request.model or DEFAULT_MODEL)
+    model = resolve(request.model or model_files.DEFAULT)
     return layout.default_deployment(
         name=name,
         model=str(model.path),

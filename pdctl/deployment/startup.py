@@ -102,9 +102,7 @@ def _refuse_other_settings(folder: StateFolder, wanted: Deployment) -> None:
             continue
         now = next((i for i in wanted.instances if i.name == instance.name), None)
         if now is None or now.start != seen.record.argv:
-            what = (
-                "is not in what you ask for" if now is None else "runs with other settings than you ask for"
-            )
+            what = "is not in what you ask for" if now is None else "runs with other settings than you ask for"
             raise Refused(
                 f"{instance.name} (pid {seen.pid}) of {folder.name!r} {what}; nothing was changed",
                 f"pdctl down --name {folder.name}   and then `pdctl up` again",
@@ -175,9 +173,7 @@ def _raise_if_dead(folder: StateFolder, instance: Instance) -> None:
     raise NotProven(f"{instance.name} {seen.explanation()} while it started", _log_excerpt(folder, instance))
 
 
-def _late(
-    folder: StateFolder, waiting: dict[str, Instance], problems: dict[str, str], timeout_s: float
-) -> NotProven:
+def _late(folder: StateFolder, waiting: dict[str, Instance], problems: dict[str, str], timeout_s: float) -> NotProven:
     states = ", ".join(f"{name} ({problems[name]})" for name in waiting)
     return NotProven(
         f"not well after {timeout_s:g} s: {states}",

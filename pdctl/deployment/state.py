@@ -51,9 +51,7 @@ class StateFolder:
 
     def paths(self, instance: str) -> shim.Paths:
         """Return where the shim of an instance keeps its record and its log."""
-        return shim.Paths(
-            self.folder / "instances" / f"{instance}.json", self.folder / "logs" / f"{instance}.log"
-        )
+        return shim.Paths(self.folder / "instances" / f"{instance}.json", self.folder / "logs" / f"{instance}.log")
 
     def create(self) -> None:
         """Make the folders, readable by the user alone: logs may quote prompts."""
@@ -123,9 +121,7 @@ def chosen(name: str | None, file: Path | None, root: Path) -> Deployment:
         return files.load(HERE)
     wanted = name or last_used(root)
     if wanted is not None and not files.NAME.fullmatch(wanted):
-        raise UsageError(
-            f"--name {wanted!r} is not a deployment's name", "use letters, digits, '.', '_', '-'"
-        )
+        raise UsageError(f"--name {wanted!r} is not a deployment's name", "use letters, digits, '.', '_', '-'")
     deployment = StateFolder(root, wanted).load() if wanted else None
     if deployment is None:
         raise CannotTell(

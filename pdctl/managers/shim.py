@@ -245,9 +245,7 @@ def _first_sight(instance: str, shim_pid: int, paths: Paths) -> Observation:
         if shim_process.start_ticks(shim_pid) is None:
             raise PdctlError(f"the shim of {instance} died at once", f"see {paths.log}")
         time.sleep(POLL_S)
-    raise PdctlError(
-        f"the shim of {instance} did not report within {SPAWN_DEADLINE_S:.0f} s", f"see {paths.log}"
-    )
+    raise PdctlError(f"the shim of {instance} did not report within {SPAWN_DEADLINE_S:.0f} s", f"see {paths.log}")
 
 
 def _is_same(record: Record, pid: int | None, ticks: int | None) -> bool:
