@@ -50,15 +50,25 @@ class Ports:
         return cls(base, base + 1, base + 2, bootstrap=base + 60, router_metrics=base + 50)
 
 
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many engines of each role. Raises UsageError where that cannot be laid out."""
+
+    prefill: int = 1
+    decode: int = 1
+
+    def __post_init__(self) -> None:
+        if self.prefill < 1 or self.decode < 1 or self.prefill + self.decode > MOST_ENGINES:
+            raise UsageError(
+                f"--prefill {self.prefill} --decode {self.decode} cannot be laid out",
+                f"at least one of each, at most {MOST_ENGINES} together",
+            )
+
+
 def default_deployment(
-    *, name: str, model: str, served_name: str, prefill: int, decode: int, ports: Ports, cores: int
+    *, name: str, model: str, served_name: str, counts: Counts, ports: Ports, cores: int
 ) -> Deployment:
     """Lay out N prefill engines, M decode engines and one router on this machine's loopback."""
-    if prefill < 1 or decode < 1 or prefill + decode > MOST_ENGINES:
-        raise UsageError(
-            f"--prefill {prefill} --decode {decode} cannot be laid out",
-            f"at least one of each, at most {MOST_ENGINES} together",
-        )
     extra = iter(range(ports.decode + 1, ports.decode + 1 + MOST_ENGINES))
     engines = [
         Instance(
@@ -71,8 +81,8 @@ def default_deployment(
             model=served_name,
         )
         for role, first, count in (
-            (Role.PREFILL, ports.prefill, prefill),
-            (Role.DECODE, ports.decode, decode),
+            (Role.PREFILL, ports.prefill, counts.prefill),
+            (Role.DECODE, ports.decode, counts.decode),
         )
         for index in range(count)
     ]
@@ -107,6 +117,11 @@ def with_starts(deployment: Deployment, *, model: str, cores: int) -> Deployment
         else:
             filled.append(instance)
     return msgspec.structs.replace(deployment, instances=tuple(filled))
+
+
+def needs_model(deployment: Deployment) -> bool:
+    """Return whether some engine of ours must be told which weights to load."""
+    return any(is_local(i) and i.dialect == "pdctl" and i.start is None for i in deployment.instances)
 
 
 def is_local(instance: Instance) -> bool:

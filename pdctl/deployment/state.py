@@ -20,6 +20,7 @@ from pathlib import Path
 from pdctl.deployment import files
 from pdctl.deployment.model import Deployment
 from pdctl.errors import CannotTell, PdctlError, UsageError
+from pdctl.managers import shim
 
 HERE = Path("pd.toml")
 """A deployment file in the working directory is taken without being named."""
@@ -48,11 +49,9 @@ class StateFolder:
     def deployment_file(self) -> Path:
         return self.folder / "deployment.toml"
 
-    def log_file(self, instance: str) -> Path:
-        return self.folder / "logs" / f"{instance}.log"
-
-    def record_file(self, instance: str) -> Path:
-        return self.folder / "instances" / f"{instance}.json"
+    def paths(self, instance: str) -> shim.Paths:
+        """Return where the shim of an instance keeps its record and its log."""
+        return shim.Paths(self.folder / "instances" / f"{instance}.json", self.folder / "logs" / f"{instance}.log")
 
     def create(self) -> None:
         """Make the folders, readable by the user alone: logs may quote prompts."""

@@ -175,7 +175,7 @@ def ask_to_stop(paths: Paths) -> None:
         return
     if seen.life.is_supervised:
         _signal_shim(seen.record, signal.SIGTERM)
-    elif seen.life is Life.UNSUPERVISED:
+    elif leftovers(paths):
         _mark_stopped(paths, seen.record)
         _signal_group(seen.record, signal.SIGTERM)
 

@@ -181,17 +181,17 @@ class Shim:
                 _copy(self._log, draft)
             except OSError as error:
                 draft.unlink(missing_ok=True)
-                if error.errno != errno.ENOSPC:
-                    raise
-                # No room to keep the old lines: give the room back rather than fill the disk to the end.
-                os.truncate(self._log, 0)
+                if error.errno == errno.ENOSPC:
+                    # No room to keep the old lines: give it back rather than fill the disk to the end.
+                    os.truncate(self._log, 0)
                 return
+            os.truncate(self._log, 0)
+            # Named last: who follows the log and sees a new `.1` may count on an emptied log.
             for index in range(self._spec["log_keep"] - 1, 0, -1):
                 older = self._log.with_name(f"{self._log.name}.{index}")
                 if older.exists():
                     older.replace(self._log.with_name(f"{self._log.name}.{index + 1}"))
             draft.replace(self._log.with_name(f"{self._log.name}.1"))
-            os.truncate(self._log, 0)
 
 
 def _copy(source: Path, target: Path) -> None:
