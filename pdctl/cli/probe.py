@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -43,6 +42,8 @@ def probe(
     """
     from pdctl.deployment.state import chosen, state_root
     from pdctl.probe import prove
+    from pdctl.render import console
+    from pdctl.render.probe import print_probe, probe_json
 
     report = prove(
         chosen(name, file, state_root()),
@@ -51,14 +52,10 @@ def probe(
         prompt_tokens=prompt_tokens,
         timeout_s=timeout_s,
         force=force,
-        progress=lambda line: print(line, file=sys.stderr, flush=True),
+        progress=console.tell,
     )
-    from pdctl.render.probe import print_probe, probe_json
-
     if output is Output.JSON:
         print(probe_json(report))
     else:
-        from rich.console import Console
-
-        print_probe(report, Console())
+        print_probe(report, console.stdout_console())
     return report.exit_code

@@ -37,9 +37,7 @@ def print_attach(discovery: Discovery, file: Path, console: Console) -> None:
     for note in (*discovery.notes, *abort_notes(discovery)):
         console.print(f"note: {note}", markup=False, highlight=False)
     name = discovery.deployment.name
-    console.print(
-        f"wrote {file} (deployment {name}); next: pdctl probe", markup=False, highlight=False, soft_wrap=True
-    )
+    console.print(f"wrote {file} (deployment {name}); next: pdctl probe", markup=False, highlight=False, soft_wrap=True)
 
 
 def abort_notes(discovery: Discovery) -> tuple[str, ...]:
