@@ -173,7 +173,7 @@ def _verdict(
     if answer is None:
         return Verdict.NOT_PROVEN, "the answer is not what /generate answers"
     if scored.output is Output.GARBLED:
-        return Verdict.NOT_PROVEN, f"the text is wrong: {scored.why}"
+        return Verdict.NOT_PROVEN, scored.why
     if target.of_role(Role.DECODE):
         if seen.prefill is None or seen.decode is None:
             told = "; ".join(unread.values()) or "no record of this request in /rooms/recent"

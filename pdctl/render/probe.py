@@ -93,7 +93,8 @@ def _facts(result: ProbeResult) -> Iterator[str]:
     yield f"output {result.output}: {result.why}" if result.text is not None else result.why
     if result.verdict is not Verdict.PROVEN:
         reached = stage_words(result.stage) if result.stage else "none: the request could not be sent"
-        yield f"last stage reached: {reached}; gave up after {result.took_ms / 1000:.1f} s"
+        ended = "gave up" if result.error == "timeout" else "ended"
+        yield f"last stage reached: {reached}; {ended} after {result.took_ms / 1000:.1f} s"
     yield from result.live
     if result.held_by:
         numbers = ", ".join(str(pid) for pid in result.held_by)
