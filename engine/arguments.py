@@ -76,9 +76,7 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add(
-        "--model", required=True, metavar="PATH", help="GGUF file, or Hugging Face directory with safetensors"
-    )
+    add("--model", required=True, metavar="PATH", help="GGUF file, or Hugging Face directory with safetensors")
     add("--role", required=True, choices=[role.value for role in Role], help="part of a request's life")
     add("--served-name", metavar="NAME", help="model name that clients write (default: from the path)")
     add("--instance", metavar="NAME", help="label for people (default: ROLE-PORT)")
@@ -126,9 +124,7 @@ def _peers(lists: list[str], role: Role) -> tuple[str, ...]:
         except ValueError as error:
             raise ConfigError(f"--peers: {error}") from error
     if role is Role.DECODE and not peers:
-        raise ConfigError(
-            "--role decode needs --peers HOST:PORT: the registries (bootstrap ports) of its prefills"
-        )
+        raise ConfigError("--role decode needs --peers HOST:PORT: the registries (bootstrap ports) of its prefills")
     if role is not Role.DECODE and peers:
         raise ConfigError(f"--peers {','.join(peers)}: only a decode has peers, this is --role {role}")
     return peers
@@ -148,9 +144,7 @@ def _read_key(file: str | None, option: str) -> str | None:
 
 def _check_together(config: EngineConfig) -> None:
     if config.chunk_tokens % config.page_size:
-        raise ConfigError(
-            f"--chunk-tokens {config.chunk_tokens}: must be a multiple of --page-size {config.page_size}"
-        )
+        raise ConfigError(f"--chunk-tokens {config.chunk_tokens}: must be a multiple of --page-size {config.page_size}")
     if config.kv_tokens < config.page_size:
         raise ConfigError(f"--kv-tokens {config.kv_tokens}: less than one page of {config.page_size}")
     if config.role is Role.PREFILL and config.port == config.bootstrap_port:

@@ -52,9 +52,7 @@ def launch(config: EngineConfig, scheduler: Sequence[str] = SCHEDULER) -> int:
 
     Raises ConfigError or CheckpointError before anything was started.
     """
-    logging.basicConfig(
-        level=config.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    logging.basicConfig(level=config.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     check_exposure(config)
     with ExitStack() as stack:
         listeners = {"http": stack.enter_context(listen(config.host, config.port, "--port"))}
@@ -79,9 +77,7 @@ async def _run(
     service = Service(config, tokenizer, template, client, clock, started_at=clock.wall())
     process = await _start_scheduler(config, run_dir, scheduler)
     service.scheduler_pid = process.pid
-    apps = {"http": make_app(service)} | (
-        {"registry": make_registry(service)} if "registry" in listeners else {}
-    )
+    apps = {"http": make_app(service)} | ({"registry": make_registry(service)} if "registry" in listeners else {})
     instance = Instance(service, process, [(app, listeners[name]) for name, app in apps.items()])
     try:
         return await instance.run()
@@ -102,9 +98,7 @@ def _special_tokens(tokenizer: Tokenizer) -> dict[str, str]:
     return tokens
 
 
-async def _start_scheduler(
-    config: EngineConfig, run_dir: Path, command: Sequence[str]
-) -> asyncio.subprocess.Process:
+async def _start_scheduler(config: EngineConfig, run_dir: Path, command: Sequence[str]) -> asyncio.subprocess.Process:
     process = await asyncio.create_subprocess_exec(
         *command,
         "--run-dir",

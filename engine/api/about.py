@@ -84,9 +84,7 @@ async def models(request: Request) -> Response:
     """Return the one model."""
     service = service_of(request)
     config, created = service.config, int(service.started_at)
-    card = ModelCard(
-        id=config.served_name, created=created, root=config.model, max_model_len=_context(service)
-    )
+    card = ModelCard(id=config.served_name, created=created, root=config.model, max_model_len=_context(service))
     return json_response(ModelList(data=[card]))
 
 

@@ -101,9 +101,7 @@ async def chat_completions(request: Request) -> Response:
 async def _work(request: Request, body: ChatBody, service: Service, received_at: float) -> Work:
     tokenizer, choices = service.tokenizer, body.n or 1
     generation_prompt = body.add_generation_prompt is not False
-    text = chat_text(
-        service.template, body.messages, body.tools, generation_prompt, body.chat_template_kwargs
-    )
+    text = chat_text(service.template, body.messages, body.tools, generation_prompt, body.chat_template_kwargs)
     ids = await token_ids(text, tokenizer, "messages", add_special=False)
     max_tokens = body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
     if max_tokens == 0:
@@ -141,9 +139,7 @@ class ChatDialect:
         if piece.text or piece.finish or piece.logprobs:
             logprobs = _logprobs([piece], self._tokenizer)
             delta = MessageDelta(content=piece.text or None)
-            choice = ChunkChoice(
-                index=piece.index, delta=delta, logprobs=logprobs, finish_reason=piece.finish
-            )
+            choice = ChunkChoice(index=piece.index, delta=delta, logprobs=logprobs, finish_reason=piece.finish)
             yield self._chunk(choice)
 
     def closing(self) -> Iterable[object]:
@@ -153,9 +149,7 @@ class ChatDialect:
     def whole(self, pieces: list[Piece]) -> object:
         for piece in pieces:
             self._tally.add(piece)
-        choices = [
-            self._choice(index, of_choice) for index, of_choice in enumerate(self._work.by_sequence(pieces))
-        ]
+        choices = [self._choice(index, of_choice) for index, of_choice in enumerate(self._work.by_sequence(pieces))]
         return ChatAnswer(
             id=self._id, created=self._created, model=self._model, choices=choices, usage=self._tally.usage()
         )

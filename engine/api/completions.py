@@ -94,9 +94,7 @@ def _wanted_logprobs(body: CompletionBody, role: Role) -> Logprobs:
     if body.logprobs is None or body.logprobs is False:
         return Logprobs()
     if body.echo and role is Role.DECODE:
-        message = (
-            "logprobs: with echo they are those of the prompt, which decode does not compute; use /generate"
-        )
+        message = "logprobs: with echo they are those of the prompt, which decode does not compute; use /generate"
         raise RequestError(400, "unsupported", message, "logprobs")
     return Logprobs(output=True, top=int(body.logprobs), prompt_start=0 if body.echo else None)
 
@@ -137,8 +135,7 @@ class CompletionDialect:
         for piece in pieces:
             self._tally.add(piece)
         choices = [
-            self._choice(index, of_choice, self._echo)
-            for index, of_choice in enumerate(self._work.by_sequence(pieces))
+            self._choice(index, of_choice, self._echo) for index, of_choice in enumerate(self._work.by_sequence(pieces))
         ]
         return self._answer(choices, self._tally.usage())
 
@@ -148,9 +145,7 @@ class CompletionDialect:
         return CompletionChoice(
             index=index,
             text=prompt_text + "".join(piece.text for piece in pieces),
-            logprobs=self._choice_logprobs(index, pieces, prompt_ids if echo else [])
-            if self._logprobs
-            else None,
+            logprobs=self._choice_logprobs(index, pieces, prompt_ids if echo else []) if self._logprobs else None,
             finish_reason=pieces[-1].finish,
             matched_stop=pieces[-1].matched,
         )
@@ -165,14 +160,10 @@ class CompletionDialect:
             offsets.append(self._offsets[index])
             self._offsets[index] += len(token)
         values = [None if record is None else record.logprob for record in records]
-        return CompletionLogprobs(
-            tokens, values, [_top(record, self._tokenizer) for record in records], offsets
-        )
+        return CompletionLogprobs(tokens, values, [_top(record, self._tokenizer) for record in records], offsets)
 
     def _answer(self, choices: list[CompletionChoice], usage: Usage | None = None) -> CompletionAnswer:
-        return CompletionAnswer(
-            id=self._id, created=self._created, model=self._model, choices=choices, usage=usage
-        )
+        return CompletionAnswer(id=self._id, created=self._created, model=self._model, choices=choices, usage=usage)
 
 
 def _top(record: TokenLogprob | None, tokenizer: Tokenizer) -> dict[str, float] | None:

@@ -212,9 +212,7 @@ class GenerateDialect:
         ]
 
     def _top(self, record: TokenLogprob | None) -> list[TokenTuple] | None:
-        return (
-            None if record is None else [self._tuple(logprob, token_id) for token_id, logprob in record.top]
-        )
+        return None if record is None else [self._tuple(logprob, token_id) for token_id, logprob in record.top]
 
     def _tuple(self, logprob: float | None, token_id: int) -> TokenTuple:
         return (logprob, token_id, self._tokenizer.token_text(token_id) if self._tokenizer else None)

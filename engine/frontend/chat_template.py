@@ -22,9 +22,7 @@ Message = dict[str, Any]
 class ChatTemplate:
     """A model's own template, compiled once. Rendering cannot reach the file system or private attributes."""
 
-    def __init__(
-        self, source: str, special: dict[str, str], now: Callable[[], datetime] = datetime.now
-    ) -> None:
+    def __init__(self, source: str, special: dict[str, str], now: Callable[[], datetime] = datetime.now) -> None:
         """Compile `source`; `special` holds `bos_token` and the like, which templates print."""
         environment = ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]

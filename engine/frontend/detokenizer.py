@@ -45,9 +45,7 @@ class _ByteStream:
 
     def push(self, ids: Sequence[int]) -> str:
         tokenizer = self._tokenizer
-        return self._utf8.decode(
-            b"".join(tokenizer.token_bytes(one) for one in ids if not tokenizer.is_special(one))
-        )
+        return self._utf8.decode(b"".join(tokenizer.token_bytes(one) for one in ids if not tokenizer.is_special(one)))
 
     def flush(self) -> str:
         return self._utf8.decode(b"", final=True)

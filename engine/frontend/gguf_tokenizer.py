@@ -28,9 +28,7 @@ def gguf_tokenizer(header: GgufHeader) -> Tokenizer:
     metadata = header.metadata
     model = metadata.get("tokenizer.ggml.model")
     if model != "gpt2":
-        raise CheckpointError(
-            f"the tokenizer model {model!r} is not supported; supported is 'gpt2' (byte-level BPE)"
-        )
+        raise CheckpointError(f"the tokenizer model {model!r} is not supported; supported is 'gpt2' (byte-level BPE)")
     kind = str(metadata.get("tokenizer.ggml.pre"))
     if kind not in PRE_TOKENIZERS:
         known = ", ".join(PRE_TOKENIZERS)

@@ -35,9 +35,7 @@ def split_prompts(field: PromptField, name: str) -> list[str | list[int]]:
     return [item for item in field if not isinstance(item, int)]
 
 
-async def token_ids(
-    prompt: str | list[int], tokenizer: Tokenizer, name: str, add_special: bool = True
-) -> list[int]:
+async def token_ids(prompt: str | list[int], tokenizer: Tokenizer, name: str, add_special: bool = True) -> list[int]:
     """Return the token ids of a prompt; ids are checked against the vocabulary (RequestError 400)."""
     if isinstance(prompt, str):
         if len(prompt) > LONG_TEXT:

@@ -15,9 +15,7 @@ LOOPBACK_NAMES = {"localhost", "127.0.0.1", "::1", "[::1]", "0.0.0.0"}
 MAX_ROOM = (1 << 64) - 1
 
 
-def rooms_of(
-    body: Routed, sequences: int, config: EngineConfig, scoring: bool = False
-) -> list[RoomRef | None]:
+def rooms_of(body: Routed, sequences: int, config: EngineConfig, scoring: bool = False) -> list[RoomRef | None]:
     """Return where each of `sequences` meets its other leg; None where it needs no other leg.
 
     A list must have an entry for each sequence; a scalar room stands for room, room + 1, ... as in SGLang.
@@ -26,9 +24,7 @@ def rooms_of(
     if config.role is Role.UNIFIED or (scoring and config.role is Role.PREFILL):
         return [None] * sequences
     if scoring:
-        message = (
-            "a decode instance computes no prompts: send a scoring request to a prefill or unified instance"
-        )
+        message = "a decode instance computes no prompts: send a scoring request to a prefill or unified instance"
         raise RequestError(400, "scoring_on_decode", message)
     if body.bootstrap_room is None:
         raise RequestError(400, "room_missing", _no_room_text(config.role), "bootstrap_room")
@@ -46,9 +42,7 @@ def normalise_peer(host: str, port: int) -> str:
 
 def _room(host: str | None, port: int | None, room: int, config: EngineConfig) -> RoomRef:
     if not 0 <= room <= MAX_ROOM:
-        raise RequestError(
-            400, "invalid_value", f"bootstrap_room: {room} is not a 64-bit number", "bootstrap_room"
-        )
+        raise RequestError(400, "invalid_value", f"bootstrap_room: {room} is not a 64-bit number", "bootstrap_room")
     if config.role is Role.PREFILL:
         return RoomRef(host or config.host, port or config.bootstrap_port, room)
     return RoomRef(*_peer(host, port, config), room)
@@ -61,9 +55,7 @@ def _peer(host: str | None, port: int | None, config: EngineConfig) -> tuple[str
         return next(iter(known.values()))
     named = "(nothing)" if host is None else normalise_peer(host, port or 8998)
     if named not in known:
-        message = (
-            f"bootstrap_host: {named} is no known prefill peer; this decode knows {', '.join(sorted(known))}"
-        )
+        message = f"bootstrap_host: {named} is no known prefill peer; this decode knows {', '.join(sorted(known))}"
         raise RequestError(400, "unknown_peer", message, "bootstrap_host")
     return known[named]
 
@@ -76,9 +68,7 @@ def split_peer(peer: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _spread(
-    value: Field | list[Field] | list[Field | None] | None, count: int, name: str
-) -> list[Field | None]:
+def _spread(value: Field | list[Field] | list[Field | None] | None, count: int, name: str) -> list[Field | None]:
     if not isinstance(value, list):
         return [value] * count
     _check_count(value, count, name)

@@ -110,9 +110,7 @@ def check_ranges(knobs: Knobs) -> None:
             raise _bad(name, f"{value:g} is out of range, it must be {bounds}")
     for token_id, bias in (knobs.logit_bias or {}).items():
         if not -100 <= bias <= 100:
-            raise _bad(
-                "logit_bias", f"{bias:g} for token {token_id} is out of range, it must be from -100 to 100"
-            )
+            raise _bad("logit_bias", f"{bias:g} for token {token_id} is out of range, it must be from -100 to 100")
 
 
 def check_length(prompt_tokens: int, max_tokens: int | None, limits: Limits) -> int:

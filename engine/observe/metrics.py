@@ -55,9 +55,7 @@ SCHEDULER = (
     _gauge("last_progress_time_seconds", "Unix time of the last step or finished request."),
     _gauge("loop_age_seconds", "Seconds since the loop last moved."),
     _gauge("thread_alive", "1 while a supervised thread runs.", "thread"),
-    _counter(
-        "thread_restarts_total", "Crashes of a supervised thread, each answered by a restart.", "thread"
-    ),
+    _counter("thread_restarts_total", "Crashes of a supervised thread, each answered by a restart.", "thread"),
     _gauge("kv_pages", "Pages by owner; they sum up to kv_pages_capacity, or there is a leak.", "owner"),
     _gauge("kv_pages_capacity", "Pages in the pool."),
     _gauge("kv_page_tokens", "Tokens of one page."),

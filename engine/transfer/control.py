@@ -114,9 +114,7 @@ class ControlLoop(ABC, Generic[Item]):
             self._next_tick = now + TICK_MS / 1000
             self._tick(now)
 
-    def _guarded(
-        self, handle: Callable[[Item], None], item: Item, abandon: Callable[[Item, str], None]
-    ) -> None:
+    def _guarded(self, handle: Callable[[Item], None], item: Item, abandon: Callable[[Item, str], None]) -> None:
         try:
             handle(item)
         except Exception as error:

@@ -152,21 +152,7 @@ class Goodbye(msgspec.Struct, frozen=True, tag=Kind.GOODBYE.value):
 
 
 End = Refused | Failed | Abort
-Frame = (
-    Hello
-    | Offer
-    | Refused
-    | Ready
-    | Commit
-    | Committed
-    | Gone
-    | Failed
-    | Abort
-    | Ack
-    | Nack
-    | Heartbeat
-    | Goodbye
-)
+Frame = Hello | Offer | Refused | Ready | Commit | Committed | Gone | Failed | Abort | Ack | Nack | Heartbeat | Goodbye
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True):

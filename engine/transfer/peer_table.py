@@ -55,9 +55,7 @@ class PeerTable:
     def replaced_by(self, routing_id: bytes, incarnation: str) -> list[DecodePeer]:
         """Return the peers that a HELLO of this incarnation on another connection makes obsolete."""
         return [
-            peer
-            for peer in self.known.values()
-            if peer.incarnation == incarnation and peer.routing_id != routing_id
+            peer for peer in self.known.values() if peer.incarnation == incarnation and peer.routing_id != routing_id
         ]
 
     def greet(self, routing_id: bytes, incarnation: str, hello: Hello) -> None:

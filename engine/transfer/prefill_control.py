@@ -96,9 +96,7 @@ class PrefillControl(ControlLoop[PrefillItem]):
         except Exception as error:
             room = self.rooms.get(frames.room_of(frame) or -1)
             if room is not None:
-                self._apply(
-                    room, PrefillEvent.FAIL, FailReason.READ_FAILED, f"control thread crashed: {error}"
-                )
+                self._apply(room, PrefillEvent.FAIL, FailReason.READ_FAILED, f"control thread crashed: {error}")
             raise
 
     def _obey(self, item: PrefillItem) -> None:
@@ -148,11 +146,7 @@ class PrefillControl(ControlLoop[PrefillItem]):
 
     def _bound(self) -> None:
         """Forget the oldest rooms that hold nothing, should a peer make too many."""
-        unpaired = [
-            room
-            for room in self.rooms.values()
-            if room.state in (PrefillState.PARKED, PrefillState.TOMBSTONE)
-        ]
+        unpaired = [room for room in self.rooms.values() if room.state in (PrefillState.PARKED, PrefillState.TOMBSTONE)]
         for room in unpaired[: max(len(unpaired) - MOST_UNPAIRED, 0)]:
             room.state = PrefillState.ABSENT
             self._drop(room)
@@ -201,9 +195,7 @@ class PrefillControl(ControlLoop[PrefillItem]):
             return
         chunk = summed.chunk
         last = chunk.first is not None
-        ready = frames.Ready(
-            room.number, chunk.first_page, list(chunk.pages), summed.checksums, last, chunk.first
-        )
+        ready = frames.Ready(room.number, chunk.first_page, list(chunk.pages), summed.checksums, last, chunk.first)
         self._apply(room, PrefillEvent.LAST_CHUNK if last else PrefillEvent.CHUNK, frame=ready)
 
     # -- frames ----------------------------------------------------------------------------------------------

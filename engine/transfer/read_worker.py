@@ -220,9 +220,7 @@ class ReadWorker:
             self._finish(order, 0.0, FailReason.READ_FAILED, "no agent for this link")
             return
         started = self._clock.monotonic()
-        here, there = descriptors(
-            peer.opened.place, self._here, merge(order.source_pages, order.target_pages)
-        )
+        here, there = descriptors(peer.opened.place, self._here, merge(order.source_pages, order.target_pages))
         read = peer.agent.read(peer.remote, here, there)
         peer.running[order.rid, order.index] = _Running(order, read, started)
         self._poll(peer)
@@ -248,9 +246,7 @@ class ReadWorker:
         detail = f"page {order.index + page} of the prompt differs from what prefill computed"
         self._finish(order, seconds, FailReason.CHECKSUM_MISMATCH, detail)
 
-    def _finish(
-        self, order: PostRead, seconds: float, reason: FailReason | None = None, detail: str = ""
-    ) -> None:
+    def _finish(self, order: PostRead, seconds: float, reason: FailReason | None = None, detail: str = "") -> None:
         size = len(order.target_pages) * self._pool.layout.page_bytes
         self._report(ReadFinished(order.rid, order.index, size, seconds, reason, detail))
 

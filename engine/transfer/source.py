@@ -35,9 +35,7 @@ class PrefillSource(TransferFacade):
     ) -> None:
         stopping = ThreadEvent()
         page_bytes = pool.layout.page_bytes
-        self._control = PrefillControl(
-            config, contract, geometry_of(pool), page_bytes, clock, journal, stopping
-        )
+        self._control = PrefillControl(config, contract, geometry_of(pool), page_bytes, clock, journal, stopping)
         self._worker = SourceWorker(pool, clock, config.checksums, self._control.inbox.put, stopping)
         self._agent_name = f"{config.instance}/{config.incarnation}/0"
         super().__init__(self._control, supervisor, stopping)

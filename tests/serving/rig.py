@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from pdctl.deployment.layout import with_starts
 
+from pdctl.deployment.layout import with_starts
 from pdctl.deployment.model import Deployment, Instance, Role
 
 START_LIMIT_S = 90.0

@@ -82,9 +82,7 @@ class FakeScheduler:
         while not (self.draining and not self.live):
             for socket, _ in poller.poll(20):
                 if socket is self.observe:
-                    self.observe.send(
-                        msgspec.msgpack.encode(self.answer(questions.decode(self.observe.recv()).what))
-                    )
+                    self.observe.send(msgspec.msgpack.encode(self.answer(questions.decode(self.observe.recv()).what)))
                 else:
                     self.take(decoder.decode(self.requests.recv()))
             if self.waiting and Path(os.environ["FAKE_GATE"]).exists():
@@ -153,9 +151,7 @@ class FakeScheduler:
             for at, token in enumerate(answer)
         ]
         if not deltas:
-            deltas = [
-                Delta(rid=message.rid, token_ids=[], prompt_logprobs=of_prompt, finish=FinishReason.LENGTH)
-            ]
+            deltas = [Delta(rid=message.rid, token_ids=[], prompt_logprobs=of_prompt, finish=FinishReason.LENGTH)]
         for delta in deltas:
             self.send(Batch([delta]))
         self.end(message.rid, None)
@@ -206,9 +202,7 @@ class FakeScheduler:
                 kv_tokens_used=0,
                 kv_tokens_total=KV_TOKENS,
             ),
-            "health": HealthReport(
-                ok=True, problems=[], loop_age_s=0.0, threads={"loop": True}, refused_peers={}
-            ),
+            "health": HealthReport(ok=True, problems=[], loop_age_s=0.0, threads={"loop": True}, refused_peers={}),
         }[what]
 
     def send(self, message: Batch | Ready) -> None:

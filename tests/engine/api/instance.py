@@ -60,9 +60,7 @@ class Instance:
         self.url = f"http://127.0.0.1:{port}"
         self.http = httpx.Client(base_url=self.url, timeout=WAIT_S, trust_env=False)
 
-    def post(
-        self, path: str, body: object = None, request_id: str | None = None, **options: Any
-    ) -> httpx.Response:
+    def post(self, path: str, body: object = None, request_id: str | None = None, **options: Any) -> httpx.Response:
         headers = {"X-Request-ID": request_id} if request_id else {}
         return self.http.post(path, json=body, headers=headers, **options)
 
@@ -119,9 +117,7 @@ def running(
         stop(instance)
 
 
-def start(
-    model: Path, folder: Path, role: str, *flags: str, command: tuple[str, ...] = SERVE_FAKE
-) -> Instance:
+def start(model: Path, folder: Path, role: str, *flags: str, command: tuple[str, ...] = SERVE_FAKE) -> Instance:
     """Start an instance."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "sent.jsonl").touch()

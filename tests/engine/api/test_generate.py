@@ -36,9 +36,7 @@ def test_answer_has_sglang_shape(unified: Instance) -> None:
 
 def test_input_ids_reach_the_scheduler_unchanged(unified: Instance) -> None:
     """Token ids given by the client are computed as they are."""
-    unified.post(
-        "/generate", {"input_ids": [9, 8, 7], "sampling_params": knobs()}, "ids-1"
-    ).raise_for_status()
+    unified.post("/generate", {"input_ids": [9, 8, 7], "sampling_params": knobs()}, "ids-1").raise_for_status()
     assert [message.prompt_ids for message in unified.sent() if message.request_id == "ids-1"] == [[9, 8, 7]]
 
 

@@ -82,9 +82,7 @@ def test_comments_fill_silences(unified: Instance, path: str) -> None:
 
 @pytest.mark.parametrize("path", ROUTES)
 @pytest.mark.parametrize("stream", [False, True])
-def test_refusal_before_the_first_token_is_a_chunked_status(
-    unified: Instance, path: str, stream: bool
-) -> None:
+def test_refusal_before_the_first_token_is_a_chunked_status(unified: Instance, path: str, stream: bool) -> None:
     """Rule 3: a failure before the headers has its own status, and no Content-Length."""
     response = unified.post(path, ROUTES[path] | {"stream": stream}, "fail-1")
     assert response.status_code == 503

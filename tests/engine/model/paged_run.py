@@ -64,13 +64,10 @@ class PagedRun:
         """Return `tokens` greedy tokens of each prompt; decoding goes on with all sequences in each step."""
         numbers = [self.open() for _ in prompts]
         outputs = [
-            [int(self.prompt(number, ids, chunk)[-1].argmax())]
-            for number, ids in zip(numbers, prompts, strict=True)
+            [int(self.prompt(number, ids, chunk)[-1].argmax())] for number, ids in zip(numbers, prompts, strict=True)
         ]
         for _ in range(tokens - 1):
-            logits = self.step(
-                [(number, output[-1:]) for number, output in zip(numbers, outputs, strict=True)]
-            )
+            logits = self.step([(number, output[-1:]) for number, output in zip(numbers, outputs, strict=True)])
             for output, token_id in zip(outputs, logits.argmax(-1).tolist(), strict=True):
                 output.append(token_id)
         return outputs

@@ -126,8 +126,7 @@ class Side:
         """Say whether pages hold what `fill` wrote, starting with the `first` page of the prompt."""
         view = self.pool.bytes_view()
         return all(
-            np.array_equal(view[:, :, :, page], pattern(seed, first + number))
-            for number, page in enumerate(pages)
+            np.array_equal(view[:, :, :, page], pattern(seed, first + number)) for number, page in enumerate(pages)
         )
 
     def stop(self) -> None:
@@ -153,9 +152,7 @@ class Prefill(Side):
 
     def __init__(self, contract: dict[str, str] = CONTRACT, **changes: object) -> None:
         super().__init__(config_of(Role.PREFILL, "prefill-0", **changes))
-        self.transfer = PrefillSource(
-            self.config, self.pool, contract, self.clock, self.journal, self.supervisor
-        )
+        self.transfer = PrefillSource(self.config, self.pool, contract, self.clock, self.journal, self.supervisor)
         self.transfer.start()
 
     def announce(self, rid: str, room: int, prompt: list[int]) -> None:
@@ -173,9 +170,7 @@ class Decode(Side):
         **changes: object,
     ) -> None:
         super().__init__(config_of(Role.DECODE, "decode-0", peers=peers, **changes))
-        self.transfer = DecodeReader(
-            self.config, self.pool, contract, self.clock, self.journal, self.supervisor, end
-        )
+        self.transfer = DecodeReader(self.config, self.pool, contract, self.clock, self.journal, self.supervisor, end)
         self.transfer.start()
 
     def open(self, rid: str, room: int, prompt: list[int], prefix_tokens: int = 0) -> None:
