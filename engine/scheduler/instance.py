@@ -66,7 +66,7 @@ class Instance:
             self._role,
             Runner(model, pool),
             self._progress,
-            checkpoint.config.eos,
+            checkpoint.config.eos_ids,
         )
         self._load_s = self._clock.monotonic() - started
 

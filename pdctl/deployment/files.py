@@ -115,7 +115,7 @@ def _explained(path: Path, text: str, tables: dict[str, Any], complaint: str) ->
     if missing:
         place = f"[[instance]] number {block + 1}" if block is not None else "the file"
         return UsageError(f"{path}:{_line(text, block, None)}: {place} has no `{missing[1]}`", "add that key")
-    key_path = re.search(r"(?:instance\[(?:\d+|\.\.\.)\]\.|\$\.)(\w+)", where)
+    key_path = re.search(r"\]\.(\w+)", where) or re.search(r"\$\.(\w+)", where)
     key = unknown[1] if unknown else key_path[1] if key_path else ""
     line = _line(text, block, key)
     if unknown:
@@ -123,7 +123,8 @@ def _explained(path: Path, text: str, tables: dict[str, Any], complaint: str) ->
         names = ", ".join(field.name for field in msgspec.structs.fields(known))
         return UsageError(f"{path}:{line}: unknown key `{key}`", f"known here: {names}")
     table = tables if block is None else tables["instance"][block]
-    return UsageError(f"{path}:{line}: {key} = {table.get(key)!r} is wrong: {what}", "correct that value")
+    value = table.get(key) if isinstance(table, dict) else table
+    return UsageError(f"{path}:{line}: {key or 'instance'} = {value!r} is wrong: {what}", "correct that value")
 
 
 def _line(text: str, block: int | None, key: str | None) -> int:
