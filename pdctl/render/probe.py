@@ -134,6 +134,6 @@ def size_words(size_bytes: int) -> str:
     size = float(size_bytes)
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000 or unit == "GB":
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.3g} {unit}"
+            return f"{size:.0f} {unit}" if unit == "B" else f"{f'{size:#.3g}'.rstrip('.')} {unit}"
         size /= 1000
     raise AssertionError("unreachable")
