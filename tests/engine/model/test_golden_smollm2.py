@@ -15,9 +15,10 @@ from engine.model.loading import LanguageModel, load_model
 from tests.engine.model.paged_run import PagedRun
 
 TEXT = (
-    "The harbour lay quiet that morning. Two fishing boats had come in before dawn, and their crews were mending "
-    "nets on the quay while the gulls fought over what was left in the crates. An old man, who had not been to "
-    "sea for eleven years, told anybody who would listen that the weather would turn by noon. Nobody listened. "
+    "The harbour lay quiet that morning. Two fishing boats had come in before dawn, and their crews were "
+    "mending nets on the quay while the gulls fought over what was left in the crates. An old man, who had "
+    "not been to sea for eleven years, told anybody who would listen that the weather would turn by noon. "
+    "Nobody listened. "
 )
 CHAT = (
     "What is the capital of France?",
@@ -62,7 +63,9 @@ def model(checkpoint: Checkpoint) -> LanguageModel:
 
 @pytest.fixture(scope="module")
 def reference(checkpoint: Checkpoint) -> LlamaForCausalLM:
-    """Transformers' model with the same dequantised weights; its numbers are written out, not read from ours."""
+    """Transformers' model with the same dequantised weights; its numbers are written out, not read from
+    ours.
+    """
     config = LlamaConfig(
         hidden_size=576,
         intermediate_size=1536,
