@@ -23,7 +23,7 @@ from engine.config import EngineConfig
 from engine.observe.journal import Journal
 from engine.transfer.contract import full_contract
 from engine.transfer.counters import TransferCounters
-from engine.transfer.frames import Envelope, Frame, Geometry, Heartbeat, Hello, encode, kind_of
+from engine.transfer.frames import End, Envelope, Frame, Geometry, Heartbeat, Hello, Refused, encode, kind_of
 from engine.transfer.inbox import Inbox
 from engine.transfer.interface import Event, FailReason
 
@@ -140,9 +140,12 @@ class ControlLoop(ABC, Generic[Item]):
         return Heartbeat(*self.loop_position)
 
 
-def reason_of(word: str, otherwise: FailReason) -> FailReason:
-    """Return the reason a peer named, or `otherwise` for a word that is none of ours."""
+def reason_of_end(end: End) -> FailReason:
+    """Return why the peer ended a room; a word that is none of ours is a plain abort."""
     try:
-        return FailReason(word)
+        reason = FailReason(end.reason)
     except ValueError:
-        return otherwise
+        return FailReason.ABORTED
+    if isinstance(end, Refused) and reason is not FailReason.CONTRACT_MISMATCH:
+        return FailReason.PEER_REFUSED
+    return reason
