@@ -13,6 +13,7 @@ from engine.config import EngineConfig
 from engine.observe.journal import Journal
 from engine.observe.records import Stage
 from engine.transfer import frames
+from engine.transfer.clocks import PeerPulse
 from engine.transfer.control import ControlLoop, reason_of_end
 from engine.transfer.decode_links import Link, LinkPhase
 from engine.transfer.decode_rooms import DecodeRoom, FailRoom, GrantPages, OpenRoom, RefuseRoom
@@ -80,6 +81,9 @@ class DecodeControl(ControlLoop[DecodeItem]):
 
     def _sockets(self) -> list[zmq.Socket[bytes]]:
         return self.links.sockets()
+
+    def _pulses(self) -> list[PeerPulse]:
+        return [link.pulse for link in self.links.current.values()]
 
     def _receive(self) -> None:
         for link in self.links.connected():

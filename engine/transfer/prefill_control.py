@@ -12,6 +12,7 @@ from engine.config import EngineConfig
 from engine.observe.journal import Journal
 from engine.observe.records import Stage
 from engine.transfer import frames
+from engine.transfer.clocks import PeerPulse
 from engine.transfer.control import ControlLoop, reason_of_end
 from engine.transfer.frames import Frame, Geometry, Kind
 from engine.transfer.interface import Committed, Failed, FailReason, Paired
@@ -70,6 +71,9 @@ class PrefillControl(ControlLoop[PrefillItem]):
 
     def _sockets(self) -> list[zmq.Socket[bytes]]:
         return [self.peers.channel.socket]
+
+    def _pulses(self) -> list[PeerPulse]:
+        return [peer.pulse for peer in self.peers.known.values()]
 
     def _receive(self) -> None:
         for peer in self.peers.lost_by_sending():
