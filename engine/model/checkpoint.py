@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from engine.errors import CheckpointError
-from engine.model.config import tensor_shapes
+from engine.model.config import ModelConfig, tensor_shapes
 from engine.model.gguf_file import open_gguf
 from engine.model.safetensors_dir import open_directory
 from engine.model.stored import Checkpoint
 
-__all__ = ["Checkpoint", "open_checkpoint"]
+__all__ = ["Checkpoint", "ModelConfig", "open_checkpoint"]
 
 
 def open_checkpoint(path: str | Path) -> Checkpoint:

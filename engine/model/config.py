@@ -39,8 +39,8 @@ class ModelConfig:
     qkv_bias: bool
     qk_norm: bool
     """Queries and keys pass an RMS norm over each head (Qwen3)."""
-    bos: int | None
-    eos: tuple[int, ...]
+    bos_id: int | None
+    eos_ids: tuple[int, ...]
     """Tokens that end an answer, the main one first; may be empty."""
 
     @property

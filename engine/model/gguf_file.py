@@ -118,8 +118,8 @@ def _config(header: GgufHeader, table: dict[str, GgufTensor], factors: tuple[flo
             tied_embeddings="output.weight" not in table,
             qkv_bias="blk.0.attn_q.bias" in table,
             qk_norm="blk.0.attn_q_norm.weight" in table,
-            bos=metadata.token("bos_token_id"),
-            eos=tuple(dict.fromkeys(ends)),
+            bos_id=metadata.token("bos_token_id"),
+            eos_ids=tuple(dict.fromkeys(ends)),
         )
     )
 

@@ -82,8 +82,8 @@ def config_of(content: dict[str, Any], generation: dict[str, Any]) -> ModelConfi
             tied_embeddings=bool(content.get("tie_word_embeddings", False)),
             qkv_bias=architecture is Architecture.QWEN2,
             qk_norm=architecture is Architecture.QWEN3,
-            bos=begins[0] if begins else None,
-            eos=tuple(dict.fromkeys(ends)),
+            bos_id=begins[0] if begins else None,
+            eos_ids=tuple(dict.fromkeys(ends)),
         )
     )
 

@@ -11,6 +11,8 @@ from engine.model.config import ModelConfig, tensor_shapes
 from engine.model.decoder import LanguageModel, LayerWeights, Weights
 from engine.model.stored import Checkpoint
 
+__all__ = ["LanguageModel", "load_model"]
+
 LAYERS = "model.layers."
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
 
