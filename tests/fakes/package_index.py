@@ -66,7 +66,7 @@ def serving(port: int = 0) -> Iterator[PackageIndex]:
     index = PackageIndex()
     server = ThreadingHTTPServer(("127.0.0.1", port), _handler(index))
     index.url = f"http://127.0.0.1:{server.server_address[1]}/simple"
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
         yield index

@@ -26,6 +26,7 @@ def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageIndex]:
     """A package index, and an environment that makes pip use it."""
     with serving() as index:
         monkeypatch.setenv("PIP_INDEX_URL", index.url)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         monkeypatch.delenv("PIP_EXTRA_INDEX_URL", raising=False)
         yield index
 
