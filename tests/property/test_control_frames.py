@@ -44,9 +44,7 @@ bodies = st.one_of(
         geometry=geometries,
         nixl_metadata=st.binary(max_size=50),
     ),
-    st.builds(
-        frames.Offer, room=rooms, prompt_tokens=small, prompt_hash=st.binary(max_size=16), prefix_tokens=small
-    ),
+    st.builds(frames.Offer, room=rooms, prompt_tokens=small, prompt_hash=st.binary(max_size=16), prefix_tokens=small),
     st.builds(frames.Refused, room=rooms, reason=texts, detail=texts),
     st.builds(
         frames.Ready,

@@ -26,9 +26,7 @@ def byte_level(tiny_model_dir: Path) -> Tokenizer:
 def sentencepiece() -> Tokenizer:
     """A tokenizer of Llama 2's kind: ids 0..255 are bytes, then some words, 260 is special."""
     words = [f"<0x{byte:02X}>" for byte in range(256)] + [SPACE + "a", "b", SPACE, "c"]
-    backend = tokenizers.Tokenizer(
-        models.BPE({word: at for at, word in enumerate(words)}, [], byte_fallback=True)
-    )
+    backend = tokenizers.Tokenizer(models.BPE({word: at for at, word in enumerate(words)}, [], byte_fallback=True))
     backend.decoder = decoders.Sequence(
         [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
     )

@@ -90,9 +90,7 @@ def test_loading_needs_no_torch(tiny_model_dir: Path) -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.parametrize(
-    ("pre", "ids_per_digit_run"), [("smollm", 4), ("gpt-2", 4), ("qwen2", 4), ("llama-bpe", 4)]
-)
+@pytest.mark.parametrize(("pre", "ids_per_digit_run"), [("smollm", 4), ("gpt-2", 4), ("qwen2", 4), ("llama-bpe", 4)])
 def test_known_kinds_load_and_round_trip(tmp_path: Path, pre: str, ids_per_digit_run: int) -> None:
     """Every supported kind builds, cuts digits (no merge joins them here) and gives the text back."""
     tokenizer = load_tokenizer(write_tiny_gguf(tmp_path / "t.gguf", pre=pre))

@@ -40,9 +40,7 @@ def written_out(query: Tensor, kv: Tensor, pages: list[int], visible: int) -> li
         weights = [math.exp(score - max(scores)) for score in scores]
         total = sum(weights)
         columns = zip(*values, strict=True)
-        result.append(
-            [sum(w * v for w, v in zip(weights, column, strict=True)) / total for column in columns]
-        )
+        result.append([sum(w * v for w, v in zip(weights, column, strict=True)) / total for column in columns])
     return result
 
 

@@ -169,9 +169,7 @@ BREAKAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "bad index": (lambda folder: (folder / "model.safetensors.index.json").write_text("{}"), "weight_map"),
     "shard missing": (
-        lambda folder: (folder / "model.safetensors.index.json").write_text(
-            '{"weight_map": {"a": "b.safetensors"}}'
-        ),
+        lambda folder: (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "b.safetensors"}}'),
         "b.safetensors does not exist",
     ),
 }
@@ -196,9 +194,7 @@ GGUF_BREAKAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "cut data": (lambda file: truncate(file, 0.9), "truncated"),
     "architecture": (lambda file: write_tiny_gguf(file, "gemma"), "'gemma' is not supported"),
     "number type": (
-        lambda file: write_tiny_gguf(
-            file, tensors=weights() | {"model.norm.weight": np.zeros((2, 2), np.float32)}
-        ),
+        lambda file: write_tiny_gguf(file, tensors=weights() | {"model.norm.weight": np.zeros((2, 2), np.float32)}),
         "model.norm.weight has shape .2, 2.",
     ),
 }

@@ -193,9 +193,7 @@ def test_logprobs_are_those_of_the_model() -> None:
     assert chosen.logprob.token_id == 0
     assert chosen.logprob.logprob == pytest.approx(math.log(0.05), abs=1e-5)
     assert [token_id for token_id, _ in chosen.logprob.top] == [1, 3]
-    assert [value for _, value in chosen.logprob.top] == pytest.approx(
-        [math.log(0.5), math.log(0.3)], abs=1e-5
-    )
+    assert [value for _, value in chosen.logprob.top] == pytest.approx([math.log(0.5), math.log(0.3)], abs=1e-5)
 
 
 def test_only_those_who_ask_get_logprobs() -> None:
@@ -221,8 +219,6 @@ def test_only_those_who_ask_get_logprobs() -> None:
         ((0, 3), {"min_tokens": 1}, FinishReason.STOP),
     ],
 )
-def test_why_an_answer_ends(
-    output: tuple[int, ...], params: dict[str, object], expected: FinishReason | None
-) -> None:
+def test_why_an_answer_ends(output: tuple[int, ...], params: dict[str, object], expected: FinishReason | None) -> None:
     """The last of the recorded tokens ends the answer, or not."""
     assert finish_of(output[-1], state(*output, **params)) == expected

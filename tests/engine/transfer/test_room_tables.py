@@ -37,10 +37,7 @@ def test_every_decode_pair_has_an_entry(state: DecodeState, event: DecodeEvent) 
 def test_committed_is_said_only_for_held_pages() -> None:
     """COMMITTED is answered where every page is held, and repeated where it was answered before."""
     saying = {
-        state
-        for state, row in PREFILL.items()
-        for entry in row.values()
-        if Action.SEND_COMMITTED in entry.actions
+        state for state, row in PREFILL.items() for entry in row.values() if Action.SEND_COMMITTED in entry.actions
     }
     assert saying == {PrefillState.COMPUTED, PrefillState.LANDED}
 
@@ -79,9 +76,7 @@ def test_granted_decode_room_ends_through_the_fence() -> None:
             if entry.state is DecodeState.FENCING:
                 assert entry.actions[-1] is Action.FENCE
                 assert Action.TELL_FAILED in entry.actions
-    leaving = [
-        e for e, entry in DECODE[DecodeState.FENCING].items() if entry.state is not DecodeState.FENCING
-    ]
+    leaving = [e for e, entry in DECODE[DecodeState.FENCING].items() if entry.state is not DecodeState.FENCING]
     assert leaving == [DecodeEvent.FENCED]
 
 
