@@ -132,6 +132,14 @@ def test_kv_use_is_read_from_gauge_or_report() -> None:
     assert ours.kv_use[0].find({"/v1/loads": b'{"kv_tokens_used": 0, "kv_tokens_total": 0}'}) is None
 
 
+def test_kv_use_of_the_fullest_rank_counts() -> None:
+    """SGLang reports each data-parallel rank."""
+    sglang, _ = found_in("sglang")
+    report = b'{"loads": [{"dp_rank": 0, "token_usage": 0.5}, {"dp_rank": 1, "token_usage": 0.97}, {}]}'
+    assert sglang.kv_use[0].find({"/v1/loads": report}) == 0.97
+    assert sglang.kv_use[0].find({"/v1/loads": b'{"loads": []}'}) is None
+
+
 @pytest.mark.parametrize("version", ["0.5.13", "0.5.14", "0.5.15.post1"])
 def test_abort_kills_sglang_with_nixl(version: str) -> None:
     """0.5.13 to 0.5.15 with NIXL do not survive an abort, and the source is named."""
