@@ -102,7 +102,7 @@ async def _work(request: Request, body: ChatBody, service: Service, received_at:
     tokenizer, choices = service.tokenizer, body.n or 1
     generation_prompt = body.add_generation_prompt is not False
     text = chat_text(service.template, body.messages, body.tools, generation_prompt, body.chat_template_kwargs)
-    ids = await token_ids(text, tokenizer, "messages", add_special=False)
+    ids = await token_ids(text, tokenizer, "messages", add_special=False, limits=service.limits)
     max_tokens = body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
     if max_tokens == 0:
         raise RequestError(400, "invalid_value", "max_tokens: a chat needs at least 1", "max_tokens")

@@ -75,7 +75,7 @@ async def _work(request: Request, body: CompletionBody, service: Service, receiv
     logprobs = _wanted_logprobs(body, service.config.role)
     stops, prompts = choose_stops(body.stop), []
     for prompt in split_prompts(body.prompt, "prompt"):
-        ids = await token_ids(prompt, service.tokenizer, "prompt")
+        ids = await token_ids(prompt, service.tokenizer, "prompt", limits=service.limits)
         sampling = choose_sampling(body, max_tokens, body.min_tokens, logprobs, len(ids), service.limits)
         prompts.append(Prompt(ids, sampling, stops))
     choices = body.n or 1

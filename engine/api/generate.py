@@ -108,7 +108,7 @@ async def _prompt(
     prompt: str | list[int], name: str, knobs: GenerateKnobs, body: GenerateBody, service: Service
 ) -> Prompt:
     check_ranges(knobs)
-    ids = await token_ids(prompt, service.tokenizer, name)
+    ids = await token_ids(prompt, service.tokenizer, name, limits=service.limits)
     max_tokens = DEFAULT_MAX_TOKENS if knobs.max_new_tokens is None else knobs.max_new_tokens
     min_tokens = knobs.min_tokens if knobs.min_new_tokens is None else knobs.min_new_tokens
     logprobs = _wanted_logprobs(body, len(ids), service.config.role)

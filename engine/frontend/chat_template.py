@@ -15,6 +15,17 @@ from engine.errors import RequestError
 
 log = logging.getLogger(__name__)
 
+RENDER_ERRORS = (
+    TemplateError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+    RecursionError,
+)
+"""What a template, which is somebody else's program, may raise when messages are not what it expects."""
+
 Message = dict[str, Any]
 """One message as the template sees it: `role`, `content`, and whatever else the client gave."""
 
@@ -48,7 +59,7 @@ class ChatTemplate:
         names |= {"messages": messages, "tools": tools, "add_generation_prompt": add_generation_prompt}
         try:
             return self._template.render(names)
-        except (TemplateError, TypeError, ValueError, KeyError, AttributeError) as error:
+        except RENDER_ERRORS as error:
             message = f"the model's chat template does not take these messages: {error}"
             raise RequestError(400, "chat_template_error", message, "messages") from error
 

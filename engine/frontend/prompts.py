@@ -9,10 +9,12 @@ import msgspec
 from engine.errors import RequestError
 from engine.frontend.bodies import JSON, ChatMessage, ContentPart
 from engine.frontend.chat_template import ChatTemplate, Message
-from engine.frontend.sampling import check_token_ids
+from engine.frontend.sampling import Limits, check_length, check_token_ids
 from engine.frontend.tokenizer import Tokenizer
 
 MAX_PROMPTS = 64
+CHARACTERS_PER_TOKEN = 16
+"""More than any text but padding has, on average."""
 LONG_TEXT = 20_000
 """Characters above which tokenising leaves the event loop: it takes about 1 ms per 1,000."""
 
@@ -35,14 +37,28 @@ def split_prompts(field: PromptField, name: str) -> list[str | list[int]]:
     return [item for item in field if not isinstance(item, int)]
 
 
-async def token_ids(prompt: str | list[int], tokenizer: Tokenizer, name: str, add_special: bool = True) -> list[int]:
-    """Return the token ids of a prompt; ids are checked against the vocabulary (RequestError 400)."""
-    if isinstance(prompt, str):
-        if len(prompt) > LONG_TEXT:
-            return await asyncio.to_thread(tokenizer.encode, prompt, add_special)
+async def token_ids(
+    prompt: str | list[int],
+    tokenizer: Tokenizer,
+    name: str,
+    add_special: bool = True,
+    limits: Limits | None = None,
+) -> list[int]:
+    """Return the token ids of a prompt; ids are checked against the vocabulary.
+
+    With `limits` a text that is much too long is refused by its beginning: else one body of 16 MB would cost
+    ten seconds of tokenising. Raises RequestError (400).
+    """
+    if isinstance(prompt, list):
+        check_token_ids(prompt, name, tokenizer.vocab_size)
+        return prompt
+    if len(prompt) <= LONG_TEXT:
         return tokenizer.encode(prompt, add_special)
-    check_token_ids(prompt, name, tokenizer.vocab_size)
-    return prompt
+    if limits is not None and len(prompt) > limits.context_tokens * CHARACTERS_PER_TOKEN:
+        beginning = prompt[: limits.context_tokens * CHARACTERS_PER_TOKEN]
+        ids = await asyncio.to_thread(tokenizer.encode, beginning, add_special)
+        check_length(len(ids), None, limits, at_least=True)
+    return await asyncio.to_thread(tokenizer.encode, prompt, add_special)
 
 
 def chat_text(

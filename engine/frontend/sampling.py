@@ -113,17 +113,19 @@ def check_ranges(knobs: Knobs) -> None:
             raise _bad("logit_bias", f"{bias:g} for token {token_id} is out of range, it must be from -100 to 100")
 
 
-def check_length(prompt_tokens: int, max_tokens: int | None, limits: Limits) -> int:
-    """Return how many tokens fit behind the prompt. Raises RequestError (400) when not even one does."""
+def check_length(prompt_tokens: int, max_tokens: int | None, limits: Limits, at_least: bool = False) -> int:
+    """Return how many tokens fit behind the prompt; `at_least`: the prompt has more than `prompt_tokens`.
+
+    Raises RequestError (400) when the prompt does not fit, or leaves no room for a token that is wanted.
+    """
     if prompt_tokens == 0:
         raise RequestError(400, "empty_prompt", "the prompt has no tokens", "prompt")
     needed = 0 if max_tokens == 0 else 1
     if prompt_tokens + needed > limits.context_tokens:
-        message = (
-            f"the prompt has {prompt_tokens} tokens, but this model's context holds {limits.context_tokens}"
-            f"{' with at least one new token' if needed else ''}; shorten the prompt"
-        )
-        raise RequestError(400, "context_length_exceeded", message, "prompt")
+        more = "more than " if at_least else ""
+        message = f"the prompt has {more}{prompt_tokens} tokens, but this model's context holds {limits.context_tokens}"
+        message += " with at least one new token" if needed else ""
+        raise RequestError(400, "context_length_exceeded", message + "; shorten the prompt", "prompt")
     return limits.context_tokens - prompt_tokens
 
 

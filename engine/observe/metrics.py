@@ -1,7 +1,8 @@
 """The metric catalogue: every name this engine exposes, with type, help and labels. Names are never reused.
 
-Scheduler and transfer report `Sample`s computed from live state at each scrape; the API process turns them
-into the Prometheus text format. A sample whose name is not here is exposed as untyped rather than lost.
+Scheduler and transfer report `Sample`s computed from live state at each scrape; the API process turns them into the
+Prometheus text format, where every name has the prefix, and a counter's ends in `_total`; producers may leave both
+out. A sample whose name is not here is exposed as untyped rather than lost.
 """
 
 from __future__ import annotations
@@ -37,48 +38,34 @@ def _counter(name: str, text: str, *labels: str) -> MetricInfo:
 
 
 SCHEDULER = (
-    _gauge("info", "Always 1; what this instance is.", "instance", "incarnation", "role", "version", "model"),
-    _gauge("start_time_seconds", "Unix time at which the scheduler process started."),
-    _gauge("ready_time_seconds", "Unix time at which the model was loaded."),
+    _gauge("info", "Always 1; what this instance is.", "instance", "incarnation", "role"),
+    _gauge("start_time_seconds", "Unix time at which the scheduler began to serve."),
+    _gauge("pages", "KV pages by owner; those of `total` are the sum of all others, or there is a leak.", "owner"),
     _gauge("queue_length", "Requests in each queue.", "queue"),
     _gauge("queue_oldest_age_seconds", "Age of the oldest request in each queue; 0 when empty.", "queue"),
-    _gauge("running_sequences", "Sequences in the current batch."),
-    _counter("requests_total", "Sequences that ended, by how.", "result"),
-    _counter("aborts_total", "Sequences ended by an abort, by reason.", "reason"),
-    _counter("prompt_tokens_total", "Prompt tokens computed here."),
-    _counter("cached_tokens_total", "Prompt tokens taken from the prefix cache."),
-    _counter("output_tokens_total", "Tokens sampled here."),
-    _counter("steps_total", "Forward steps.", "kind"),
-    _counter("step_seconds_total", "Time spent in forward steps.", "kind"),
-    _gauge("longest_step_seconds", "Longest forward step so far."),
-    _counter("loop_ticks_total", "Turns of the scheduler loop, idle ones too."),
-    _gauge("last_progress_time_seconds", "Unix time of the last step or finished request."),
-    _gauge("loop_age_seconds", "Seconds since the loop last moved."),
     _gauge("thread_alive", "1 while a supervised thread runs.", "thread"),
     _counter("thread_restarts_total", "Crashes of a supervised thread, each answered by a restart.", "thread"),
-    _gauge("kv_pages", "Pages by owner; they sum up to kv_pages_capacity, or there is a leak.", "owner"),
-    _gauge("kv_pages_capacity", "Pages in the pool."),
-    _gauge("kv_page_tokens", "Tokens of one page."),
-    _gauge("kv_tokens_used", "Tokens whose pages are not free."),
-    _gauge("kv_ledger_balanced", "1 when every page has exactly one owner; 0 is a leak."),
-    _gauge("resident_memory_bytes", "Resident memory of the scheduler process."),
+    _gauge("last_progress_timestamp_seconds", "Unix time at which the scheduler loop last moved."),
+    _counter("steps_total", "Forward steps."),
+    _counter("step_seconds_total", "Time spent in forward steps."),
+    _gauge("longest_step_seconds", "Longest forward step so far."),
+    _counter("prompt_tokens_total", "Prompt tokens computed here."),
+    _counter("generated_tokens_total", "Tokens sampled here."),
+    _counter("retractions_total", "Sequences that gave their pages back and began again."),
+    _counter("requests_total", "Sequences that ended, by how: a finish reason or the code of a failure.", "result"),
 )
 
 TRANSFER = (
     _gauge("rooms", "Live rooms by state.", "state"),
-    _gauge("room_oldest_age_seconds", "Age of the oldest live room in each state.", "state"),
     _counter("transfers_total", "Rooms that ended, by result and peer.", "result", "peer"),
     _counter("transfer_bytes_total", "KV bytes READ (decode) or offered for reading (prefill).", "peer"),
     _counter("transfer_seconds_total", "Time from post to DONE, summed over READs.", "peer"),
-    _counter("reads_total", "NIXL READs by result.", "result", "peer"),
-    _counter("checksum_failures_total", "Chunks whose bytes were not what prefill had.", "peer"),
-    _counter("fences_total", "Agents dropped to fence a room's pages.", "peer"),
-    _gauge("fencing_rooms", "Ended rooms whose pages may still be written."),
-    _counter("frames_total", "Control frames by kind.", "direction", "kind"),
-    _counter("bad_frames_total", "Control frames that were dropped, by reason.", "reason"),
-    _gauge("peers", "Peers by state of their control channel.", "state"),
-    _counter("peer_incarnations_total", "New incarnations seen of a peer.", "peer"),
-    _gauge("peer_silence_seconds", "Seconds since the last frame of a peer.", "peer"),
+    _counter("transfer_fences_total", "Ended rooms whose pages had to be fenced."),
+    _counter("transfer_agents_dropped_total", "NIXL agents dropped to fence pages."),
+    _gauge("transfer_peers", "Peers whose control channel is up."),
+    _counter("control_frames_total", "Control frames by kind and direction.", "kind", "direction"),
+    _counter("control_bad_frames_total", "Control frames that were dropped because they made no sense."),
+    _counter("control_nacks_total", "Control frames answered by NACK, by reason.", "reason"),
 )
 
 API = (
@@ -107,10 +94,17 @@ class SampleCollector(Collector):
         """Yield one family a name, in the order of first appearance."""
         families: dict[str, Metric] = {}
         for sample in self._samples:
-            if sample.name not in families:
-                families[sample.name] = _family(sample.name)
-            families[sample.name].add_sample(sample.name, sample.labels, sample.value)
+            name = exposed_name(sample.name)
+            if name not in families:
+                families[name] = _family(name)
+            families[name].add_sample(name, sample.labels, sample.value)
         yield from families.values()
+
+
+def exposed_name(name: str) -> str:
+    """Return the name under which a sample is exposed: with the prefix, and `_total` where it is a counter."""
+    full = name if name.startswith(PREFIX) else PREFIX + name
+    return f"{full}_total" if full not in CATALOGUE and f"{full}_total" in CATALOGUE else full
 
 
 def _family(name: str) -> Metric:
