@@ -20,9 +20,7 @@ from engine.model.sampling_state import SamplingState, finish_of
 __all__ = ["Sampled", "SamplingState", "finish_of", "prompt_logprobs", "sample"]
 
 FIRST_CANDIDATES = 128
-"""How many best tokens a nucleus is looked for in at first; most lie within. A full sort costs ten times
-more.
-"""
+"""Among how many of the best a nucleus is looked for at first. A full sort costs twenty times more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +97,7 @@ def _drawn(row: Tensor, params: SamplingParams, position: int) -> int:
 
 
 def _filtered(probabilities: Tensor, params: SamplingParams) -> tuple[Tensor, Tensor]:
-    """Return the kept probabilities, best first, and their ids: top-k, then top-p of what it kept, then
-    min-p.
-    """
+    """Return the kept probabilities, best first, and their ids: top-k, of that top-p, then min-p."""
     best, ids = _nucleus_candidates(probabilities, params)
     before = best.cumsum(0, dtype=torch.float64) - best
     total = best.sum(dtype=torch.float64) if params.top_k else 1.0
