@@ -36,7 +36,9 @@ def gguf_name(name: str) -> str:
 
 
 def interleaved(weight: np.ndarray, heads: int) -> np.ndarray:
-    """Reorder query or key rows as llama.cpp's converter does: row by row, to be independent of the engine."""
+    """Reorder query or key rows as llama.cpp's converter does: row by row, to be independent of the
+    engine.
+    """
     size = weight.shape[0] // heads
     order = [
         head * size + half * (size // 2) + index

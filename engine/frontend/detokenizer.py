@@ -14,7 +14,8 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 class Detokenizer:
     """The text of one answer: the pieces add up to `decode` of all its tokens, special tokens left out.
 
-    Constant work per token, amortised.
+    One exception: where a run of SentencePiece byte tokens is no UTF-8, `decode` spoils the whole run; here
+    what came before the broken character stays. Constant work per token, amortised.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:

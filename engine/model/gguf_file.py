@@ -116,8 +116,8 @@ def _config(header: GgufHeader, table: dict[str, GgufTensor], factors: tuple[flo
             rope_theta=metadata.number("rope.freq_base", 10000.0),
             rope_divisors=factors or _linear_scaling(metadata, head_dim),
             tied_embeddings="output.weight" not in table,
-            qkv_bias="blk.0.attn_q.bias" in table,
-            qk_norm="blk.0.attn_q_norm.weight" in table,
+            qkv_bias=architecture is Architecture.QWEN2,
+            qk_norm=architecture is Architecture.QWEN3,
             bos_id=metadata.token("bos_token_id"),
             eos_ids=tuple(dict.fromkeys(ends)),
         )

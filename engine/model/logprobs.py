@@ -18,11 +18,12 @@ def token_logprobs(logits: Tensor, token_ids: Sequence[int], alternatives: int) 
 
     `logits` is float32 `[rows, vocab]`; the memory of one more such tensor is used for a moment.
     """
-    normaliser = logits.logsumexp(dim=-1, keepdim=True)
+    highest = logits.amax(dim=-1, keepdim=True)
+    spread = (logits - highest).exp_().sum(dim=-1, keepdim=True).log_()
     chosen = torch.tensor(token_ids, dtype=torch.int64, device=logits.device)[:, None]
-    own = (logits.gather(1, chosen) - normaliser)[:, 0].tolist()
+    own = (logits.gather(1, chosen) - highest - spread)[:, 0].tolist()
     best, ids = logits.topk(min(alternatives, logits.shape[1]), dim=-1)
-    tops = zip(ids.tolist(), (best - normaliser).tolist(), strict=True)
+    tops = zip(ids.tolist(), (best - highest - spread).tolist(), strict=True)
     return [
         TokenLogprob(token_id, logprob, list(zip(*top, strict=True)))
         for token_id, logprob, top in zip(token_ids, own, tops, strict=True)

@@ -19,7 +19,7 @@ from engine.model.sampling_state import SamplingState, finish_of
 
 __all__ = ["Sampled", "SamplingState", "finish_of", "prompt_logprobs", "sample"]
 
-FIRST_CANDIDATES = 256
+FIRST_CANDIDATES = 128
 """How many best tokens a nucleus is looked for in at first; most lie within. A full sort costs ten times
 more.
 """

@@ -35,7 +35,7 @@ class SamplingState:
         self.output_ids.append(token_id)
         if self._counts is not None and self._seen is not None:
             self._counts[token_id] += 1
-            self._seen[token_id] = True
+            self._seen[token_id] += 1
 
     @property
     def is_plain_greedy(self) -> bool:
@@ -68,9 +68,9 @@ class SamplingState:
         params = self.params
         if self._counts is None or self._seen is None:
             self._counts = _counts(self.output_ids, row)
-            self._seen = (self._counts + _counts(self._prompt_ids, row)) > 0
+            self._seen = _counts([*self._prompt_ids, *self.output_ids], row)
         repeated = torch.where(row > 0, row / params.repetition_penalty, row * params.repetition_penalty)
-        row = torch.where(self._seen, repeated, row)
+        row = torch.where(self._seen > 0, repeated, row)
         row -= params.frequency_penalty * self._counts
         row -= params.presence_penalty * (self._counts > 0)
         return row
@@ -87,5 +87,7 @@ def finish_of(token_id: int, state: SamplingState) -> FinishReason | None:
 
 def _counts(ids: Sequence[int], like: Tensor) -> Tensor:
     """Return how often each token of the vocabulary occurs, float32 `[vocab]`."""
-    counted = torch.bincount(torch.tensor(ids, dtype=torch.int64), minlength=like.shape[0])
-    return counted.to(device=like.device, dtype=torch.float32)
+    # Not an inference tensor, though `sample` runs in inference mode: `record` changes it later, outside.
+    with torch.inference_mode(False):
+        counted = torch.bincount(torch.tensor(ids, dtype=torch.int64), minlength=like.shape[0])
+        return counted.to(device=like.device, dtype=torch.float32)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+OWN_PAUSE_S = 1.0
+"""A gap between two ticks that shows that this process did not run; what peers sent is still to be read."""
 HEARTBEAT_S = 0.5
 RESEND_S = 0.5
 STUCK_STEPS = 10.0
@@ -32,6 +34,11 @@ class PeerPulse:
             self.loop_tick = loop_tick
             self.moved_at = now
         self.longest_step_s = longest_step_s
+
+    def forgive(self, seconds: float) -> None:
+        """Do not count a time in which this process itself did not run (stopped, starved)."""
+        self.heard_at += seconds
+        self.moved_at += seconds
 
     def is_silent(self, now: float, limit_s: float) -> bool:
         """Say whether no frame came for longer than the silence clock allows."""

@@ -21,9 +21,10 @@ import zmq
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.observe.journal import Journal
+from engine.transfer.clocks import OWN_PAUSE_S, PeerPulse
 from engine.transfer.contract import full_contract
 from engine.transfer.counters import TransferCounters
-from engine.transfer.frames import Envelope, Frame, Geometry, Heartbeat, Hello, encode, kind_of
+from engine.transfer.frames import End, Envelope, Frame, Geometry, Heartbeat, Hello, Refused, encode, kind_of
 from engine.transfer.inbox import Inbox
 from engine.transfer.interface import Event, FailReason
 
@@ -63,7 +64,7 @@ class ControlLoop(ABC, Generic[Item]):
         self._journal = journal
         self._stopping = stopping
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._next_tick = 0.0
+        self._next_tick = clock.monotonic()
 
     def run(self) -> None:
         """Body of the supervised thread."""
@@ -77,6 +78,10 @@ class ControlLoop(ABC, Generic[Item]):
     @abstractmethod
     def _sockets(self) -> list[zmq.Socket[bytes]]:
         """Return the sockets to wait for."""
+
+    @abstractmethod
+    def _pulses(self) -> list[PeerPulse]:
+        """Return the pulses of all peers."""
 
     @abstractmethod
     def _receive(self) -> None:
@@ -111,6 +116,10 @@ class ControlLoop(ABC, Generic[Item]):
             self._guarded(self._obey, item, self._abandon)
         now = self.clock.monotonic()
         if now >= self._next_tick:
+            paused_s = now - self._next_tick
+            if paused_s > OWN_PAUSE_S:
+                for pulse in self._pulses():
+                    pulse.forgive(paused_s)
             self._next_tick = now + TICK_MS / 1000
             self._tick(now)
 
@@ -138,9 +147,12 @@ class ControlLoop(ABC, Generic[Item]):
         return Heartbeat(*self.loop_position)
 
 
-def reason_of(word: str, otherwise: FailReason) -> FailReason:
-    """Return the reason a peer named, or `otherwise` for a word that is none of ours."""
+def reason_of_end(end: End) -> FailReason:
+    """Return why the peer ended a room; a word that is none of ours is a plain abort."""
     try:
-        return FailReason(word)
+        reason = FailReason(end.reason)
     except ValueError:
-        return otherwise
+        return FailReason.ABORTED
+    if isinstance(end, Refused) and reason is not FailReason.CONTRACT_MISMATCH:
+        return FailReason.PEER_REFUSED
+    return reason

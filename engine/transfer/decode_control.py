@@ -13,7 +13,8 @@ from engine.config import EngineConfig
 from engine.observe.journal import Journal
 from engine.observe.records import Stage
 from engine.transfer import frames
-from engine.transfer.control import ControlLoop, reason_of
+from engine.transfer.clocks import PeerPulse
+from engine.transfer.control import ControlLoop, reason_of_end
 from engine.transfer.decode_links import Link, LinkPhase
 from engine.transfer.decode_rooms import DecodeRoom, FailRoom, GrantPages, OpenRoom, RefuseRoom
 from engine.transfer.frames import Frame, Geometry, Kind
@@ -80,6 +81,9 @@ class DecodeControl(ControlLoop[DecodeItem]):
 
     def _sockets(self) -> list[zmq.Socket[bytes]]:
         return self.links.sockets()
+
+    def _pulses(self) -> list[PeerPulse]:
+        return [link.pulse for link in self.links.current.values()]
 
     def _receive(self) -> None:
         for link in self.links.connected():
@@ -259,7 +263,7 @@ class DecodeControl(ControlLoop[DecodeItem]):
                 detail = f"{link.instance} no longer holds the pages: {frame.reason}: {frame.detail}"
                 self._room_event(link, frame, DecodeEvent.GONE, FailReason.GONE, detail)
             case frames.Failed() | frames.Refused():
-                reason = reason_of(frame.reason, FailReason.PEER_REFUSED)
+                reason = reason_of_end(frame)
                 detail = f"{link.instance}: {frame.detail}"
                 self._room_event(link, frame, DecodeEvent.PEER_FAILED, reason, detail)
             case frames.Ack():

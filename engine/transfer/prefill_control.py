@@ -12,7 +12,8 @@ from engine.config import EngineConfig
 from engine.observe.journal import Journal
 from engine.observe.records import Stage
 from engine.transfer import frames
-from engine.transfer.control import ControlLoop, reason_of
+from engine.transfer.clocks import PeerPulse
+from engine.transfer.control import ControlLoop, reason_of_end
 from engine.transfer.frames import Frame, Geometry, Kind
 from engine.transfer.interface import Committed, Failed, FailReason, Paired
 from engine.transfer.outbox import key_of
@@ -70,6 +71,9 @@ class PrefillControl(ControlLoop[PrefillItem]):
 
     def _sockets(self) -> list[zmq.Socket[bytes]]:
         return [self.peers.channel.socket]
+
+    def _pulses(self) -> list[PeerPulse]:
+        return [peer.pulse for peer in self.peers.known.values()]
 
     def _receive(self) -> None:
         for peer in self.peers.lost_by_sending():
@@ -210,14 +214,9 @@ class PrefillControl(ControlLoop[PrefillItem]):
                 self._offer(peer, frame)
             case frames.Commit():
                 self._room_event(peer, frame, PrefillEvent.COMMIT)
-            case frames.Abort():
-                reason = reason_of(frame.reason, FailReason.ABORTED)
+            case frames.Abort() | frames.Refused():
                 detail = f"{peer.instance}: {frame.detail}"
-                self._room_event(peer, frame, PrefillEvent.ABORT, reason, detail)
-            case frames.Refused():
-                reason = reason_of(frame.reason, FailReason.PEER_REFUSED)
-                detail = f"{peer.instance} refused: {frame.detail}"
-                self._room_event(peer, frame, PrefillEvent.ABORT, reason, detail)
+                self._room_event(peer, frame, PrefillEvent.ABORT, reason_of_end(frame), detail)
             case frames.Ack():
                 peer.outbox.answer((frame.room, frame.of, frame.index))
                 if frame.of in (Kind.COMMITTED, Kind.FAILED, Kind.REFUSED) and frame.room in self.rooms:

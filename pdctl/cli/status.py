@@ -14,7 +14,7 @@ def status(
     name: NameOption = None,
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds for all answers together.")] = 2.0,
     output: OutputOption = Output.TABLE,
-) -> None:
+) -> int:
     """Show one line an instance: role, pid, age, health, requests running and waiting, age of the oldest.
 
     Works while engines are down or hang. It believes what engines say of themselves: only `pdctl probe`
@@ -37,4 +37,4 @@ def status(
         print(rendered.as_json(seen))
     else:
         console.stdout_console().print(rendered.as_table(seen))
-    raise typer.Exit(0 if seen.is_well else 1)
+    return 0 if seen.is_well else 1

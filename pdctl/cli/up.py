@@ -31,16 +31,20 @@ def up(
     file: Annotated[Path | None, typer.Option("--file", help="Deployment file; ./pd.toml is taken by itself.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="Name of the deployment.")] = None,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Return once the processes exist.")] = False,
-    timeout: Annotated[float, typer.Option("--timeout", min=1, help="Seconds until all must be well.")] = 120.0,
+    no_probe: Annotated[bool, typer.Option("--no-probe", help="Wait until all are well, but send no request.")] = False,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=1, help="Seconds until all must be well, and for the request.")
+    ] = 120.0,
     restart: Annotated[
         Restart, typer.Option("--restart", help="Whether an engine that fails is started again by itself.")
     ] = Restart.NO,
     output: OutputOption = Output.TABLE,
-) -> None:
+) -> int:
     """Start a prefill/decode deployment on this machine and prove it with a real request.
 
     What runs already is left alone, so a second `up` is harmless. If an instance does not come up, or you
-    press Ctrl-C, what this call started is stopped again. The engines go on when pdctl ends.
+    press Ctrl-C, what this call started is stopped again. If all are well but the request fails, they are left
+    running to be examined. The engines go on when pdctl ends.
 
     \b
     Examples:
@@ -48,10 +52,14 @@ def up(
       pdctl up --prefill 2 --decode 2
       pdctl up --model ~/models/Qwen3-0.6B
       pdctl up --file pd.toml --timeout 600
+
+    \b
+    Exit codes: 0 the request got through, 1 it did not or an instance did not come up, 2 wrong usage, 3 could not
+    tell, 4 this machine is not ready (port taken, no room, engine not installed), 5 other settings run already.
     """
     from pdctl.deployment import model_files, overview, plan, startup, state
-    from pdctl.render import console, fetching
-    from pdctl.render import status as rendered
+    from pdctl.probe import prove
+    from pdctl.render import console, fetching, up_result
     from pdctl.render.starting import start_display
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # also `kill`, also a CI's time limit
@@ -60,9 +68,16 @@ def up(
         wanted = plan.plan(request, lambda name: model_files.resolve(name, fetched, console.tell))
     folder = state.StateFolder(state.state_root(), wanted.name)
     with folder.locked(console.tell), start_display() as progress:
-        startup.bring_up(folder, wanted, progress, timeout_s=timeout, is_waiting=not no_wait, restart=restart.value)
+        started = startup.bring_up(
+            folder, wanted, progress, timeout_s=timeout, is_waiting=not no_wait, restart=restart.value
+        )
+    report = None
+    if not (no_wait or no_probe):
+        with startup.undone_on(KeyboardInterrupt, folder, started):
+            report = prove(wanted, timeout_s=timeout, progress=console.tell)
     seen = overview.take(folder, wanted, startup.ASK_TIMEOUT_S)
     if output is Output.JSON:
-        print(rendered.as_json(seen))
+        print(up_result.as_json(seen, report))
     else:
-        console.stdout_console().print(rendered.as_table(seen))
+        up_result.print_result(seen, report, console.stdout_console())
+    return report.exit_code if report else 0

@@ -34,6 +34,8 @@ class Loads(msgspec.Struct, frozen=True, kw_only=True):
 
 class _HealthBody(msgspec.Struct, frozen=True, kw_only=True):
     problems: list[str] = []
+    status: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +125,8 @@ async def _loads(client: httpx.AsyncClient, url: str) -> Loads | None:
 def _problem(status: int, body: bytes) -> str:
     """Return why a health answer is not 200, in the engine's own words where it has some."""
     try:
-        problems = msgspec.json.decode(body, type=_HealthBody).problems
+        said = msgspec.json.decode(body, type=_HealthBody)
+        words = "; ".join(said.problems) or said.reason or said.status
     except msgspec.DecodeError:
-        problems = []
-    words = "; ".join(problems) or body[:80].decode(errors="replace").strip()
+        words = body[:80].decode(errors="replace").strip()
     return f"{status}: {words}" if words else str(status)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -53,10 +53,10 @@ def bring_up(
     timeout_s: float,
     is_waiting: bool = True,
     restart: str = "no",
-) -> tuple[str, ...]:
+) -> tuple[Instance, ...]:
     """Start what does not run yet and, unless told otherwise, wait until every instance is well.
 
-    The caller holds the folder's lock. Returns the names that this call started; on any failure, Ctrl-C
+    The caller holds the folder's lock. Returns what this call started; on any failure, Ctrl-C
     included, those are stopped again. Raises PdctlError, NotProven (an instance died or was not well in
     time), Refused (something runs with other settings).
     """
@@ -73,14 +73,29 @@ def bring_up(
     for instance in mine:
         if instance not in missing:
             progress(Event(instance.name, Phase.ALREADY, f"pid {seen[instance.name].pid}", 0.0))
-    with _undone_on_failure(folder) as started:
+    started: list[Instance] = []
+    with undone_on(BaseException, folder, started):
         for instance in missing:
             started.append(instance)
             pid = _start(folder, instance, restart)
             progress(Event(instance.name, Phase.STARTED, f"pid {pid}", time.monotonic() - began))
         if is_waiting:
             _await_well(folder, mine, progress, began, timeout_s)
-    return tuple(instance.name for instance in missing)
+    return missing
+
+
+@contextmanager
+def undone_on(kind: type[BaseException], folder: StateFolder, started: Sequence[Instance]) -> Iterator[None]:
+    """Stop what was started if the block is left by an exception of that kind."""
+    try:
+        yield
+    except kind:
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not leave half of it
+        try:
+            shutdown.take_down(folder, started, deadline_s=INTERRUPT_STOP_S)
+        finally:
+            signal.signal(signal.SIGINT, before)
+        raise
 
 
 def _ours(deployment: Deployment) -> tuple[Instance, ...]:
@@ -126,20 +141,6 @@ def _start(folder: StateFolder, instance: Instance, restart: str) -> int | None:
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return seen.pid
-
-
-@contextmanager
-def _undone_on_failure(folder: StateFolder) -> Iterator[list[Instance]]:
-    started: list[Instance] = []
-    try:
-        yield started
-    except BaseException:
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not leave half of it
-        try:
-            shutdown.take_down(folder, started, deadline_s=INTERRUPT_STOP_S)
-        finally:
-            signal.signal(signal.SIGINT, before)
-        raise
 
 
 def _await_well(

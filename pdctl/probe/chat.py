@@ -9,7 +9,7 @@ import msgspec
 from pdctl.collect.http import Outcome
 from pdctl.deployment.model import Role
 from pdctl.dialects.family import Pairing
-from pdctl.probe.exchange import Exchange, Exchanged, JsonBody, describe_failure
+from pdctl.probe.exchange import Exchange, Exchanged, JsonBody, failure_words
 from pdctl.probe.prompt import KNOWN_ANSWER, chat_question, fresh_id, fresh_nonce
 from pdctl.probe.report import Output, ProbeResult, Stage, StageTime, Verdict
 from pdctl.probe.rooms import timeline
@@ -50,7 +50,7 @@ def probe_chat(target: Target, locks: Sequence[int], run: Run, model: str) -> Pr
         send = exchange.handover if target.pairing is Pairing.HANDOVER else exchange.at_once
         got = send(PATH, body, run.timeout_s)
     read = stream_text(got.answer.body) if got.answer and got.answer.ok else StreamText("", "no answer")
-    verdict, output, why = _verdict(got, read)
+    verdict, output, why = _verdict(got, read, run.timeout_s)
     stages = _stages(got, is_whole=read.problem is None)
     return ProbeResult(
         id=request_id,
@@ -61,7 +61,7 @@ def probe_chat(target: Target, locks: Sequence[int], run: Run, model: str) -> Pr
         why=why,
         stage=stages[-1].stage if stages else Stage.SENT if got.is_sent else None,
         status=got.answer.status if got.answer else None,
-        took_ms=stages[-1].at_ms if verdict is Verdict.PROVEN else _took_ms(got, run),
+        took_ms=got.took_ms(run.timeout_s),
         timeout_ms=run.timeout_s * 1000,
         error=got.failed[1].outcome if got.failed and got.failed[1].outcome != Outcome.ANSWERED else None,
         output=output,
@@ -69,7 +69,7 @@ def probe_chat(target: Target, locks: Sequence[int], run: Run, model: str) -> Pr
         unseen=UNSEEN if target.entry.role is Role.ROUTER else UNSEEN[1:],
         ttft_ms=next((item.at_ms for item in stages if item.stage is Stage.FIRST_BYTE), None),
         text=read.text or None,
-        held_by=got.held_by,
+        held_by=exchange.held_by,
     )
 
 
@@ -117,9 +117,9 @@ def _decoded(data: str) -> _Chunk:
         return _Chunk(error=f"not a chat chunk ({error})")
 
 
-def _verdict(got: Exchanged, read: StreamText) -> tuple[Verdict, Output, str]:
+def _verdict(got: Exchanged, read: StreamText, timeout_s: float) -> tuple[Verdict, Output, str]:
     if got.failed is not None:
-        return Verdict.NOT_PROVEN, Output.UNCHECKED, describe_failure(*got.failed)
+        return Verdict.NOT_PROVEN, Output.UNCHECKED, failure_words(got, timeout_s)
     if got.answer is None:
         return (
             Verdict.NOT_PROVEN,
@@ -144,12 +144,6 @@ def _stages(got: Exchanged, *, is_whole: bool) -> tuple[StageTime, ...]:
     if answer.end_at is not None and is_whole:
         stamps.append((Stage.LAST_BYTE, answer.end_at))
     return timeline(stamps, got.sent_at)
-
-
-def _took_ms(got: Exchanged, run: Run) -> float:
-    ends = [end.end_at for end in got.legs.values() if end.end_at is not None]
-    until = max(ends) if ends and len(ends) == len(got.legs) else got.sent_at + run.timeout_s
-    return round((until - got.sent_at) * 1000, 3)
 
 
 def _served_name(target: Target) -> str | None:

@@ -36,8 +36,6 @@ class Exchanged(msgspec.Struct, frozen=True, kw_only=True):
     sent_at: float
     """Unix time of the first leg's departure, or of the attempt."""
     is_sent: bool
-    held_by: tuple[int, ...] = ()
-    """Processes that keep a connection open, because closing it could do harm."""
 
     @property
     def failed(self) -> tuple[str, LegEnd] | None:
@@ -45,9 +43,19 @@ class Exchanged(msgspec.Struct, frozen=True, kw_only=True):
         bad = [(name, end) for name, end in self.legs.items() if not end.ok]
         return min(bad, key=lambda item: item[1].end_at or float("inf"), default=None)
 
+    def took_ms(self, timeout_s: float) -> float:
+        """Return milliseconds until the answer, else until the first failure, else the whole timeout."""
+        decisive = self.failed[1] if self.failed else self.answer
+        ended_at = decisive.end_at if decisive else None
+        return round((timeout_s if ended_at is None else ended_at - self.sent_at) * 1000, 3)
+
 
 class Exchange:
-    """The legs of one request. Left by an exception (Ctrl-C), they are treated as after a timeout."""
+    """The legs of one request.
+
+    They live until the `with` is left: what has not ended then, after a timeout or Ctrl-C, is stopped where
+    that is safe. So the engines can be asked about a request that hangs before its end changes the answer.
+    """
 
     def __init__(self, target: Target, locks: Sequence[int], request_id: str, on_left: OnLeft) -> None:
         self._target = target
@@ -56,7 +64,8 @@ class Exchange:
         self._on_left = on_left
         self._ended: queue.Queue[Leg] = queue.Queue()
         self._legs: list[Leg] = []
-        self._held_by: tuple[int, ...] = ()
+        self.held_by: tuple[int, ...] = ()
+        """After the `with`: processes that keep a connection open, because closing it could do harm."""
         self._started_at = time.time()
 
     def __enter__(self) -> Self:
@@ -65,7 +74,13 @@ class Exchange:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._let_go()
+        still_open = [leg for leg in self._legs if not leg.is_over]
+        if self._target.abort_safe:
+            for leg in still_open:
+                leg.stop()
+        elif still_open:
+            self.held_by = tuple(pid for leg in still_open if (pid := leg.pid) is not None)
+            self._on_left(self.held_by)
 
     def at_once(self, path: str, body: JsonBody, timeout_s: float) -> Exchanged:
         """Post `body` to the entry, or with a room to both legs of the pair; wait at most `timeout_s`."""
@@ -112,25 +127,13 @@ class Exchange:
 
     def _outcome(self) -> Exchanged:
         legs = {leg.name: leg.result() for leg in self._legs}
-        self._let_go()
         sent = [end.sent_at for end in legs.values() if end.sent_at is not None]
         return Exchanged(
             answer=legs.get(self._target.entry.name),
             legs=legs,
             sent_at=min(sent, default=self._started_at),
             is_sent=bool(sent),
-            held_by=self._held_by,
         )
-
-    def _let_go(self) -> None:
-        legs, self._legs = self._legs, []
-        still_open = [leg for leg in legs if not leg.is_over]
-        if self._target.abort_safe:
-            for leg in still_open:
-                leg.stop()
-        elif still_open:
-            self._held_by = tuple(pid for leg in still_open if (pid := leg.pid) is not None)
-            self._on_left(self._held_by)
 
 
 def _room(prefill: Instance) -> JsonBody:
@@ -140,6 +143,15 @@ def _room(prefill: Instance) -> JsonBody:
         "bootstrap_port": prefill.bootstrap_port,
         "bootstrap_room": secrets.randbits(63),
     }
+
+
+def failure_words(got: Exchanged, timeout_s: float) -> str:
+    """Return why a request failed, in one line: who was silent, or what the first leg that failed said."""
+    silent = [name for name, end in got.legs.items() if end.end_at is None]
+    failed = got.failed
+    if failed is None or failed[1].end_at is None:
+        return f"no answer within {timeout_s:g} s from {' and '.join(silent)}"
+    return describe_failure(*failed)
 
 
 def describe_failure(name: str, end: LegEnd) -> str:

@@ -12,7 +12,6 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
 
 import msgspec
 
@@ -85,12 +84,10 @@ class Leg:
             start_new_session=True,
         )
         assert launcher.stdin is not None
-        assert launcher.stdout is not None
         with contextlib.suppress(BrokenPipeError), launcher.stdin as stdin:
             stdin.write(msgspec.json.encode(request))
-        # The launcher forks the process proper and returns at once, so there is never a zombie to reap.
-        launcher.wait()
-        threading.Thread(target=self._follow, args=(launcher.stdout,), name=f"leg-{name}", daemon=True).start()
+        follower = threading.Thread(target=self._follow, args=(launcher,), name=f"leg-{name}", daemon=True)
+        follower.start()
 
     @property
     def pid(self) -> int | None:
@@ -123,8 +120,11 @@ class Leg:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
 
-    def _follow(self, lines: IO[bytes]) -> None:
-        with lines:
+    def _follow(self, launcher: subprocess.Popen[bytes]) -> None:
+        assert launcher.stdout is not None
+        # It forks the process proper and returns, so there is never a zombie to reap later.
+        launcher.wait()
+        with launcher.stdout as lines:
             for line in lines:
                 self._events.append(msgspec.json.decode(line, type=_Event))
         if not self.is_over:

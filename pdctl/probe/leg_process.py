@@ -65,8 +65,10 @@ def _exchange(request: dict[str, Any]) -> bytes:
     deadline = time.monotonic() + request["hold_s"]
     url = urlsplit(request["url"])
     connection = _connect(url.scheme, url.hostname or "", url.port, request)
+    # Stamped before: afterwards this process may have to wait for a core while the engine is at work already.
+    sent_at = time.time()
     connection.request("POST", url.path, request["body"].encode(), request["headers"])
-    _report("sent", pid=os.getpid())
+    _report("sent", at=sent_at, pid=os.getpid())
     _wait_at_most(connection, deadline)
     response = connection.getresponse()
     _report("head", status=response.status)
@@ -112,7 +114,7 @@ def _wait_at_most(connection: http.client.HTTPConnection, deadline: float) -> No
 
 
 def _report(event: str, **more: object) -> None:
-    line = json.dumps({"event": event, "at": time.time(), **more}) + "\n"
+    line = json.dumps({"event": event, "at": time.time()} | more) + "\n"
     try:
         sys.stdout.write(line)
         sys.stdout.flush()

@@ -22,7 +22,7 @@ from pdctl.probe.targets import Target, plan
 DEFAULT_PROMPT_TOKENS = 128
 DEFAULT_TIMEOUT_S = 60.0
 
-_OBSERVE = Timeouts(connect_s=2.0, read_s=5.0, total_s=10.0)
+_OBSERVE = Timeouts(connect_s=2.0, read_s=3.0, total_s=6.0)
 """For room records, tokenizing and KV use; the request itself and the scoring have the probe's timeout."""
 
 

@@ -26,6 +26,7 @@ class RoomRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One leg as an engine describes it; the fields a probe needs of the engine's own record."""
 
     request_id: str
+    rid: str = ""
     role: str
     state: str
     reason: str | None = None
@@ -65,13 +66,19 @@ class RoomReader:
         """Instance -> why its rooms could not be read the last time."""
 
     def find(self, request_id: str) -> tuple[SeenLeg, ...]:
-        """Return every leg of a request, ended or live."""
+        """Return every leg of a request, ended or live.
+
+        Live ones are asked for first: a leg that ends in between is then seen twice, and never not at all.
+        """
         self.unread = {}
-        legs = []
+        legs: dict[tuple[str, str], SeenLeg] = {}
         for instance, client in self._clients:
-            for path, is_live in (("/rooms/recent", False), ("/rooms", True)):
-                legs += self._read(instance, client, path, request_id, is_live)
-        return tuple(legs)
+            for path, is_live in (("/rooms", True), ("/rooms/recent", False)):
+                # An instance that did not answer once is not waited for again.
+                if instance.name not in self.unread:
+                    found = self._read(instance, client, path, request_id, is_live)
+                    legs |= {(leg.instance, leg.record.rid): leg for leg in found}
+        return tuple(legs.values())
 
     def _read(
         self, instance: Instance, client: InstanceClient, path: str, request_id: str, is_live: bool

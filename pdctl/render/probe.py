@@ -93,7 +93,8 @@ def _facts(result: ProbeResult) -> Iterator[str]:
     yield f"output {result.output}: {result.why}" if result.text is not None else result.why
     if result.verdict is not Verdict.PROVEN:
         reached = stage_words(result.stage) if result.stage else "none: the request could not be sent"
-        yield f"last stage reached: {reached}; gave up after {result.took_ms / 1000:.1f} s"
+        ended = "gave up" if result.error == "timeout" else "ended"
+        yield f"last stage reached: {reached}; {ended} after {result.took_ms / 1000:.1f} s"
     yield from result.live
     if result.held_by:
         numbers = ", ".join(str(pid) for pid in result.held_by)
@@ -133,6 +134,6 @@ def size_words(size_bytes: int) -> str:
     size = float(size_bytes)
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000 or unit == "GB":
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.3g} {unit}"
+            return f"{size:.0f} {unit}" if unit == "B" else f"{f'{size:#.3g}'.rstrip('.')} {unit}"
         size /= 1000
     raise AssertionError("unreachable")

@@ -127,7 +127,9 @@ class Process:
             raise NotInTime(f"{self.name} did not end by signal {number}:\n{self.log_tail()}") from None
 
 
-def engine(role: str, model: Path, folder: Path, *flags: str, environment: dict[str, str] | None = None) -> Process:
+def engine(
+    role: str, model: Path | str, folder: Path, *flags: str, environment: dict[str, str] | None = None
+) -> Process:
     """Return an engine of that role, not yet started, one thread, on a free port."""
     port = free_port()
     argv = [sys.executable, "-m", "engine", "--role", role, "--model", str(model), "--port", str(port)]
@@ -186,7 +188,7 @@ def running(*processes: Process) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def pair(model: Path, folder: Path, *flags: str, environment: dict[str, str] | None = None) -> Iterator[Pair]:
+def pair(model: Path | str, folder: Path, *flags: str, environment: dict[str, str] | None = None) -> Iterator[Pair]:
     """Run a prefill and a decode that know each other."""
     bootstrap = free_port()
     prefill = engine("prefill", model, folder, "--bootstrap-port", str(bootstrap), *flags, environment=environment)

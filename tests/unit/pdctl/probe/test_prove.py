@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from pdctl.errors import Refused, UsageError
 from pdctl.probe import Output, Stage, Verdict, prove
 from pdctl.probe.report import ProbeReport
 from tests.fakes.engine_pair import PAGE_BYTES, FakePair, fake_pair, word_ids
-from tests.fakes.http_server import Reply
+from tests.fakes.http_server import Reply, Request
 
 
 def run(pair: FakePair, folder: Path, **options: object) -> ProbeReport:
@@ -108,8 +109,8 @@ def test_failure_names_the_last_stage_and_the_live_rooms(tmp_path: Path) -> None
     """A request that an engine fails reports how far it came and what is still live."""
     with fake_pair() as pair:
 
-        def fail(request: object) -> Reply:
-            request_id = request.headers["X-Request-ID"]  # type: ignore[attr-defined]
+        def fail(request: Request) -> Reply:
+            request_id = request.headers["X-Request-ID"]
             pair.record(request_id, 128)
             pair.recent["decode"].clear()
             record = pair.recent["prefill"].pop() | {"state": "paired"}
@@ -129,6 +130,35 @@ def test_failure_names_the_last_stage_and_the_live_rooms(tmp_path: Path) -> None
     assert result.stage is Stage.PAIRED
     assert "peer_gone" in result.why
     assert [line.split(" for ")[0] for line in result.live] == ["prefill-0: room paired"]
+
+
+def test_rooms_are_read_before_the_connection_is_closed(tmp_path: Path) -> None:
+    """A request that hangs is described as it hangs: closing its connection would end it and hide the state."""
+    with fake_pair() as pair:
+
+        def hang(request: Request) -> Reply | None:
+            room = {"request_id": request.headers["X-Request-ID"], "rid": "r", "role": "decode"}
+            pair.live["decode"].append(room | {"state": "reading", "at": {"received": time.time()}})
+            request.client_left(30)
+            pair.live["decode"].clear()
+            return None
+
+        pair.router.routes["/generate"] = hang
+        report = prove(pair.deployment(), lock_folder=tmp_path, timeout_s=1.0)
+    [result] = report.results
+    assert (result.error, result.stage) == ("timeout", Stage.ROUTER_ACCEPTED)
+    assert result.why == "no answer within 1 s from router"
+    assert [line.split(" for ")[0] for line in result.live] == ["decode-0: room reading"]
+    assert 1000 <= result.took_ms < 1001
+
+
+def test_engine_that_does_not_tell_its_rooms_is_named(tmp_path: Path) -> None:
+    """A frozen engine shows in the report of a failed probe."""
+    with fake_pair() as pair:
+        pair.router.routes["/generate"] = Reply({"error": {"message": "down"}}, 503)
+        pair.decode.routes["/rooms"] = Reply(b"", 500)
+        [result] = run(pair, tmp_path).results
+    assert result.live[0].startswith("decode-0: does not tell its rooms")
 
 
 def test_refused_is_told_from_timeout(tmp_path: Path) -> None:
@@ -163,8 +193,8 @@ def test_every_prompt_is_new(tmp_path: Path) -> None:
     with fake_pair() as pair:
         serve = pair.router.routes["/generate"]
 
-        def remember(request: object) -> Reply:
-            texts.append(str(request.json()["text"]))  # type: ignore[attr-defined]
+        def remember(request: Request) -> Reply:
+            texts.append(str(request.json()["text"]))
             return serve(request)  # type: ignore[operator, no-any-return]
 
         pair.router.routes["/generate"] = remember

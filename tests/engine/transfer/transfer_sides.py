@@ -110,7 +110,7 @@ class Side:
                     return event
             remaining = until - time.monotonic()
             assert remaining > 0, f"no {kind.__name__} for {rid} in {timeout_s} s; seen {self.seen}"
-            poller.poll(int(min(remaining, 0.5) * 1000) + 1)
+            poller.poll(int(min(remaining, 0.05) * 1000) + 1)
 
     def events_of(self, rid: str) -> list[Event]:
         """Return the events of a room so far."""
@@ -132,6 +132,15 @@ class Side:
     def stop(self) -> None:
         self.transfer.stop()
         self.supervisor.stop()
+
+
+def eventually(condition: Callable[[], object], timeout_s: float = WAIT_S) -> None:
+    """Wait until a condition holds; for states that no event announces."""
+    tries = threading.Event()
+    until = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < until, "the condition did not come true"
+        tries.wait(0.005)
 
 
 def pattern(seed: int, page: int) -> np.ndarray:
