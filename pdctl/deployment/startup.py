@@ -73,6 +73,7 @@ def bring_up(
     for instance in mine:
         if instance not in missing:
             progress(Event(instance.name, Phase.ALREADY, f"pid {seen[instance.name].pid}", 0.0))
+    log_ends = {i.name: log_files.size_bytes(folder.paths(i.name).log) if i in missing else 0 for i in mine}
     started: list[Instance] = []
     with undone_on(BaseException, folder, started):
         for instance in missing:
@@ -80,7 +81,7 @@ def bring_up(
             pid = _start(folder, instance, restart)
             progress(Event(instance.name, Phase.STARTED, f"pid {pid}", time.monotonic() - began))
         if is_waiting:
-            _await_well(folder, mine, progress, began, timeout_s)
+            _await_well(folder, mine, progress, began, timeout_s, log_ends)
     return missing
 
 
@@ -144,7 +145,12 @@ def _start(folder: StateFolder, instance: Instance, restart: str) -> int | None:
 
 
 def _await_well(
-    folder: StateFolder, instances: tuple[Instance, ...], progress: Progress, began: float, timeout_s: float
+    folder: StateFolder,
+    instances: tuple[Instance, ...],
+    progress: Progress,
+    began: float,
+    timeout_s: float,
+    log_ends: dict[str, int],
 ) -> None:
     waiting = {instance.name: instance for instance in instances}
     problems: dict[str, str] = {}
@@ -159,30 +165,37 @@ def _await_well(
                 progress(Event(name, Phase.WAITING, answer.problem, elapsed_s))
                 problems[name] = answer.problem
         for instance in waiting.values():
-            _raise_if_dead(folder, instance)
+            _raise_if_dead(folder, instance, log_ends)
         if not waiting:
             return
         if elapsed_s >= timeout_s:
-            raise _late(folder, waiting, problems, timeout_s)
+            raise _late(folder, waiting, problems, timeout_s, log_ends)
         time.sleep(POLL_S)
 
 
-def _raise_if_dead(folder: StateFolder, instance: Instance) -> None:
+def _raise_if_dead(folder: StateFolder, instance: Instance, log_ends: dict[str, int]) -> None:
     seen = shim.observe(folder.paths(instance.name))
-    if seen.life.has_process or seen.life.is_supervised:
+    if seen.life.has_process or seen.life.is_supervised or seen.life is shim.Life.ENDING:
         return
-    raise NotProven(f"{instance.name} {seen.explanation()} while it started", _log_excerpt(folder, instance))
+    excerpt = _log_excerpt(folder, instance, log_ends[instance.name])
+    raise NotProven(f"{instance.name} {seen.explanation()} while it started", excerpt)
 
 
-def _late(folder: StateFolder, waiting: dict[str, Instance], problems: dict[str, str], timeout_s: float) -> NotProven:
+def _late(
+    folder: StateFolder,
+    waiting: dict[str, Instance],
+    problems: dict[str, str],
+    timeout_s: float,
+    log_ends: dict[str, int],
+) -> NotProven:
     states = ", ".join(f"{name} ({problems[name]})" for name in waiting)
-    return NotProven(
-        f"not well after {timeout_s:g} s: {states}",
-        "a longer --timeout may help\n" + "\n".join(_log_excerpt(folder, i) for i in waiting.values()),
-    )
+    excerpts = [_log_excerpt(folder, instance, log_ends[instance.name]) for instance in waiting.values()]
+    hint = "\n".join(["a longer --timeout may help", *excerpts])
+    return NotProven(f"not well after {timeout_s:g} s: {states}", hint)
 
 
-def _log_excerpt(folder: StateFolder, instance: Instance) -> str:
+def _log_excerpt(folder: StateFolder, instance: Instance, begins_at: int) -> str:
+    """Return the end of its log, but not what an earlier start printed: that would mislead."""
     log = folder.paths(instance.name).log
-    lines = log_files.last_lines(log, LOG_LINES_SHOWN) or ["(it printed nothing)"]
+    lines = log_files.last_lines(log, LOG_LINES_SHOWN, begins_at) or ["(it printed nothing)"]
     return "\n".join([f"the end of {log}:", *(f"    {line}" for line in lines)])

@@ -9,6 +9,8 @@ from pathlib import Path
 
 BLOCK_BYTES = 1 << 16
 STAMP = re.compile(rb"\[?(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)")
+COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
+"""Routers colour their logs even into files: it hides the stamp, and a pipe or NO_COLOR wants none."""
 PARTIAL_MOST_BYTES = 1 << 20
 """A line without end is passed on in pieces of this size."""
 
@@ -21,15 +23,27 @@ class Line:
     text: str
 
 
-def last_lines(path: Path, count: int) -> list[str]:
+def last_lines(path: Path, count: int, begins_at: int = 0) -> list[str]:
     """Return the last `count` lines, reaching into the rotated file if need be. Reads from the end.
 
-    A file that is absent has no lines.
+    A file that is absent has no lines. With `begins_at`, only what stands in this file at that byte or after it; all
+    of it where it has become shorter, so was rotated since.
     """
-    lines = _tail(path, count)
-    if len(lines) < count:
+    if begins_at > size_bytes(path):
+        begins_at = 0
+    lines = _tail(path, count, begins_at)
+    if len(lines) < count and begins_at == 0:
         lines = _tail(rotated(path), count - len(lines)) + lines
-    return [line.decode(errors="replace") for line in lines]
+    return [_plain(line) for line in lines]
+
+
+def size_bytes(path: Path) -> int:
+    """Return how long a log is; 0 where there is none."""
+    return path.stat().st_size if path.exists() else 0
+
+
+def _plain(line: bytes) -> str:
+    return COLOUR.sub(b"", line).decode(errors="replace")
 
 
 def merged(logs: Mapping[str, Path], count: int) -> list[Line]:
@@ -59,7 +73,7 @@ class Follower:
     def __init__(self, instance: str, path: Path) -> None:
         self._instance = instance
         self._path = path
-        self._offset = path.stat().st_size if path.exists() else 0
+        self._offset = size_bytes(path)
         self._rotated_inode = _inode(rotated(path))
         self._partial = b""
         self._was_short = False
@@ -89,9 +103,9 @@ class Follower:
                     self._offset += len(block)
                     *complete, self._partial = (self._partial + block).split(b"\n")
                     for line in complete:
-                        yield Line(self._instance, line.decode(errors="replace"))
+                        yield Line(self._instance, _plain(line))
                     if len(self._partial) > PARTIAL_MOST_BYTES:
-                        yield Line(self._instance, self._partial.decode(errors="replace"))
+                        yield Line(self._instance, _plain(self._partial))
                         self._partial = b""
         except FileNotFoundError:
             return
@@ -104,16 +118,16 @@ def _inode(path: Path) -> int | None:
         return None
 
 
-def _tail(path: Path, count: int) -> list[bytes]:
-    """Return the last `count` lines of a file, reading no more blocks from its end than they need."""
+def _tail(path: Path, count: int, begins_at: int = 0) -> list[bytes]:
+    """Return the last `count` lines from `begins_at` on, reading no more blocks from the end than they need."""
     if count <= 0:
         return []
     try:
         with path.open("rb") as file:
             position = file.seek(0, 2)
             data = b""
-            while position > 0 and data.count(b"\n") <= count:
-                step = min(BLOCK_BYTES, position)
+            while position > begins_at and data.count(b"\n") <= count:
+                step = min(BLOCK_BYTES, position - begins_at)
                 position -= step
                 file.seek(position)
                 data = file.read(step) + data

@@ -40,6 +40,7 @@ class Life(StrEnum):
     EXITED = "exited"
     FAILED = "could not be started"
     BACKING_OFF = "waiting to be restarted"
+    ENDING = "has ended, its shim is about to say how"
     VANISHED = "gone without a trace"
     """The state file says running, but there is no such process: its shim was killed too, or a reboot."""
     PID_REUSED = "gone, its pid belongs to another process"
@@ -124,8 +125,9 @@ def observe(paths: Paths) -> Observation:
     if record.state == "exited":
         is_coming_back = has_shim and record.restart == "on-failure" and record.exit_code != 0
         return Observation(Life.BACKING_OFF if is_coming_back else Life.EXITED, record)
-    is_reused = record.pid is not None and shim_process.start_ticks(record.pid) is not None
-    return Observation(Life.PID_REUSED if is_reused else Life.VANISHED, record)
+    if record.pid is not None and shim_process.start_ticks(record.pid) is not None:
+        return Observation(Life.PID_REUSED, record)
+    return Observation(Life.ENDING if has_shim else Life.VANISHED, record)
 
 
 def start(
@@ -173,7 +175,7 @@ def ask_to_stop(paths: Paths) -> None:
     seen = observe(paths)
     if seen.record is None:
         return
-    if seen.life.is_supervised:
+    if seen.life.is_supervised or seen.life is Life.ENDING:
         _signal_shim(seen.record, signal.SIGTERM)
     elif leftovers(paths):
         _mark_stopped(paths, seen.record)

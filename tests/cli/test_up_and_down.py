@@ -86,6 +86,14 @@ def test_engine_that_dies_is_shown_at_once(standins: Standins) -> None:
     assert standins.leftovers() == []
 
 
+def test_what_an_earlier_start_printed_is_not_shown(standins: Standins) -> None:
+    """Only the lines of the engine that died now: those of last week's failure would mislead."""
+    standins.behave(decode_0="dies")
+    standins.up()
+    done = standins.up()
+    assert done.stderr.count("RuntimeError: the weights are not weights") == 1
+
+
 def test_engine_that_is_never_well(standins: Standins) -> None:
     """After the timeout the message says what it answered, and nothing is left running."""
     standins.behave(prefill_0="unwell")

@@ -93,6 +93,18 @@ def test_end_is_recorded(lab: Lab, script: str, explanation: str) -> None:
     assert not lab.record().stopped_on_purpose
 
 
+def test_dead_engine_whose_shim_has_not_said_so_yet(lab: Lab) -> None:
+    """It is neither alive nor gone without a trace: its exit code is on its way."""
+    record = lab.shell("exec sleep 1000").record
+    assert record is not None and record.pid is not None
+    os.kill(record.shim_pid, signal.SIGSTOP)
+    os.kill(record.pid, signal.SIGKILL)
+    eventually(lambda: lab.life() is shim.Life.ENDING)
+    os.kill(record.shim_pid, signal.SIGCONT)
+    eventually(lambda: lab.life() is shim.Life.EXITED)
+    assert shim.observe(lab.paths).explanation() == "killed by SIGKILL"
+
+
 def test_stop_lets_the_engine_finish(lab: Lab) -> None:
     """SIGTERM comes first; an engine that leaves by itself is not killed, and its code is kept."""
     lab.shell('trap "echo draining; exit 3" TERM; echo up; sleep 1000 & wait')
@@ -203,7 +215,7 @@ def test_pid_file_of_a_dead_process_is_told_apart(lab: Lab) -> None:
     lab.shell("exit 0")
     eventually(lambda: lab.life() is shim.Life.EXITED)
     lab.rewrite(state="running")
-    assert lab.life() is shim.Life.VANISHED
+    eventually(lambda: lab.life() is shim.Life.VANISHED)  # once its shim has left too
 
 
 @pytest.mark.parametrize("content", [b"", b'{"instance": "i", "pi', b"[]"])
