@@ -69,11 +69,11 @@ def up(
     folder = state.StateFolder(state.state_root(), wanted.name)
     with folder.locked(console.tell), start_display() as progress:
         started = startup.bring_up(
-            folder, wanted, progress, timeout_s=timeout, is_waiting=not no_wait, restart=restart.value
+            folder, wanted, progress, console.tell, timeout_s=timeout, is_waiting=not no_wait, restart=restart.value
         )
     report = None
     if not (no_wait or no_probe):
-        with startup.undone_on(KeyboardInterrupt, folder, started):
+        with startup.undone_on(KeyboardInterrupt, folder, started, console.tell):
             report = prove(wanted, timeout_s=timeout, progress=console.tell)
     seen = overview.take(folder, wanted, startup.ASK_TIMEOUT_S)
     if output is Output.JSON:

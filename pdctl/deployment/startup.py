@@ -49,6 +49,7 @@ def bring_up(
     folder: StateFolder,
     deployment: Deployment,
     progress: Progress,
+    tell: Callable[[str], None],
     *,
     timeout_s: float,
     is_waiting: bool = True,
@@ -75,7 +76,7 @@ def bring_up(
             progress(Event(instance.name, Phase.ALREADY, f"pid {seen[instance.name].pid}", 0.0))
     log_ends = {i.name: log_files.size_bytes(folder.paths(i.name).log) if i in missing else 0 for i in mine}
     started: list[Instance] = []
-    with undone_on(BaseException, folder, started):
+    with undone_on(BaseException, folder, started, tell):
         for instance in missing:
             started.append(instance)
             pid = _start(folder, instance, restart)
@@ -86,14 +87,21 @@ def bring_up(
 
 
 @contextmanager
-def undone_on(kind: type[BaseException], folder: StateFolder, started: Sequence[Instance]) -> Iterator[None]:
-    """Stop what was started if the block is left by an exception of that kind."""
+def undone_on(
+    kind: type[BaseException], folder: StateFolder, started: Sequence[Instance], tell: Callable[[str], None]
+) -> Iterator[None]:
+    """Stop what was started if the block is left by an exception of that kind; `tell` what is done."""
     try:
         yield
     except kind:
+        if not started:
+            raise
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not leave half of it
+        names = ", ".join(instance.name for instance in started)
+        tell(f"stopping what this call started, so that nothing half started stays: {names}")
         try:
             shutdown.take_down(folder, started, deadline_s=INTERRUPT_STOP_S)
+            tell("stopped")
         finally:
             signal.signal(signal.SIGINT, before)
         raise

@@ -110,8 +110,9 @@ def test_ctrl_c_leaves_nothing_running(standins: Standins) -> None:
         assert process.stderr is not None
         eventually(lambda: "prefill-0: waiting (503: loading)" in process.stderr.readline())
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        _, said = process.communicate(timeout=60)
     assert process.returncode == 130
+    assert "stopping what this call started, so that nothing half started stays: prefill-0, decode-0, router" in said
     assert standins.leftovers() == []
 
 
@@ -187,6 +188,17 @@ def test_down_kills_what_does_not_leave(standins: Standins) -> None:
     done = standins.run("down", "--timeout", "0.2")
     assert "prefill-0: killed, it did not stop in time" in done.stdout
     assert (done.returncode, standins.leftovers()) == (0, [])
+
+
+def test_down_of_what_pdctl_did_not_start(tmp_path: Path) -> None:
+    """An attached deployment is refused, not silently left running."""
+    (tmp_path / "pd.toml").write_text(
+        'name = "lab"\nmodel = "m"\n[[instance]]\nname = "d"\nrole = "decode"\ndialect = "vllm"\nurl = "http://h:1"\n'
+    )
+    done = pdctl_process.run(tmp_path, "down")
+    assert done.returncode == 5
+    assert "nothing of 'lab' was started by pdctl on this machine" in done.stderr
+    assert not (tmp_path / "state").exists()
 
 
 def test_down_without_anything(tmp_path: Path) -> None:

@@ -119,6 +119,13 @@ def test_rule_3_errors_survive_the_router(routed: tuple[Pair, Process], change: 
         assert "message" in answer.text
 
 
+def test_body_that_is_too_large_is_the_clients_mistake(routed: tuple[Pair, Process]) -> None:
+    """413 from the router itself: that of an engine would come out as 500."""
+    _, smg = routed
+    answer = smg.post("/v1/completions", {"model": "test", "prompt": "a" * (17 << 20)})
+    assert answer.status_code == 413
+
+
 def test_rule_4_the_engine_owns_the_deadline(tiny_model_dir: Path, tmp_path: Path) -> None:
     """The router has no first-byte timeout; the engine ends the request at its own."""
     with pair(tiny_model_dir, tmp_path, "--request-timeout", "1") as sides, router(sides, tmp_path) as smg:
