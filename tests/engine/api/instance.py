@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,25 +16,11 @@ import httpx
 import msgspec
 
 from engine.messages import Generate
+from tests.ports import free_port
 
 REPOSITORY = Path(__file__).parents[3]
 SERVE_FAKE = (sys.executable, str(Path(__file__).with_name("serve_fake.py")))
-PORTS = range(41500, 42000)
 WAIT_S = 30.0
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on now."""
-    for port in PORTS:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-                probe.listen()
-            except OSError:
-                continue
-            return port
-    raise AssertionError("no free port")
 
 
 def wait_for(condition: Callable[[], Any], what: str) -> Any:

@@ -15,9 +15,10 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.engine.api.instance import Instance, free_port, running, start, stop, wait_for
+from tests.engine.api.instance import Instance, running, start, stop, wait_for
 from tests.engine.api.test_generate import events
 from tests.engine.api.test_streams import raw_post
+from tests.ports import free_port
 
 ENGINE = (sys.executable, "-m", "engine")
 FLAGS = ("--dtype", "float32", "--kv-tokens", "4096", "--chunk-tokens", "64")
@@ -58,7 +59,7 @@ class Pair:
 @pytest.fixture(scope="module")
 def pair(tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """A pair that moves KV pages over NIXL."""
-    port = free_port() + 250
+    port = free_port()
     with ExitStack() as stack:
         start = lambda role, *flags: stack.enter_context(  # noqa: E731 - a shorthand for two calls
             running(tiny_model_dir, tmp_path_factory.mktemp(role), role, *FLAGS, *flags, command=ENGINE)

@@ -19,9 +19,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.engine.api.instance import WAIT_S, Instance, free_port, running, wait_for
+from tests.engine.api.instance import WAIT_S, Instance, running, wait_for
 from tests.engine.api.test_generate import events
 from tests.engine.api.test_streams import raw_post
+from tests.ports import free_port
 
 SMG = shutil.which("smg") or str(Path(sys.executable).with_name("smg"))
 ROUTES: dict[str, dict[str, Any]] = {
@@ -35,7 +36,7 @@ def router_command(port: int, prefill: Instance, registry: int, decode: Instance
     """Return the recommended command line; smg's defaults lock out healthy workers for a minute."""
     flags = {
         "host": "127.0.0.1", "port": port, "policy": "round_robin", "decode": decode.url,
-        "prometheus-host": "127.0.0.1", "prometheus-port": port + 100, "health-check-interval-secs": 1,
+        "prometheus-host": "127.0.0.1", "prometheus-port": free_port(), "health-check-interval-secs": 1,
         "health-check-timeout-secs": 1, "health-failure-threshold": 2, "health-success-threshold": 1,
         "worker-startup-check-interval": 1, "worker-startup-timeout-secs": 31536000, "worker-wedge-secs": 600,
         "worker-warmup-secs": 0, "pd-admission-wait-secs": 0, "request-timeout-secs": 3600,
@@ -66,7 +67,7 @@ class Routed:
 @pytest.fixture(scope="module")
 def routed(tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Routed]:
     """A pair with fake schedulers behind the real smg."""
-    folder, registry = tmp_path_factory.mktemp("routed"), free_port() + 300
+    folder, registry = tmp_path_factory.mktemp("routed"), free_port()
     name = ("--served-name", "tiny")
     with ExitStack() as stack:
         flags = ("--bootstrap-port", str(registry), *name)
