@@ -26,7 +26,7 @@ def up(
     decode: Annotated[int | None, typer.Option("--decode", help="Decode engines. [default: 1]")] = None,
     port_base: Annotated[
         int | None,
-        typer.Option("--port-base", help="First of 100 ports; else 30000-30002, 8998 and 29000."),
+        typer.Option("--port-base", help="First of 100 ports, best below 32768; else 30000-30002, 8998, 29000."),
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", help="Deployment file; ./pd.toml is taken by itself.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="Name of the deployment.")] = None,
