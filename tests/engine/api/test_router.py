@@ -168,3 +168,10 @@ def test_two_prompts_with_choices(routed: Routed) -> None:
     response = routed.front.post("/v1/completions", body, "echo-p2n2")
     assert response.status_code == 200, response.text
     assert [choice["text"] for choice in response.json()["choices"]] == ["hello", "hello", "the", "the"]
+
+
+@pytest.mark.parametrize("name", ["tiny", "default", "unknown"])
+def test_names_that_the_router_lets_pass_are_served(routed: Routed, name: str) -> None:
+    """Whatever model name smg accepts, both legs accept too."""
+    response = routed.front.post("/v1/completions", {"model": name, "prompt": "hello"})
+    assert response.status_code == 200, response.text
