@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from pdctl.collect.credentials import api_key
-from pdctl.collect.http import MAX_BODY_BYTES, Outcome
+from pdctl.collect.http import MAX_BODY_BYTES, Outcome, tls_context
 from pdctl.deployment.model import Instance
 
 HOLD_S = 7200.0
@@ -136,7 +136,12 @@ class Leg:
 
 
 def request_to(instance: Instance, path: str, body: object, request_id: str) -> LegRequest:
-    """Return a POST of `body` to an instance, tagged as a probe. Raises UsageError for a bad key file."""
+    """Return a POST of `body` to an instance, tagged as a probe.
+
+    Raises UsageError for a key file or certificates that cannot be used.
+    """
+    if instance.url.startswith("https:"):
+        tls_context(instance.ca_file)  # the process could only say that it failed
     key = api_key(instance.api_key_file)
     headers = {"Content-Type": "application/json", "X-Request-ID": request_id}
     return LegRequest(

@@ -47,7 +47,7 @@ def read_commands() -> tuple[Command, ...]:
     """Return the root and every command, from the real command tree."""
     root = command_tree()
     assert isinstance(root, click.Group)
-    context = click.Context(root, info_name="pdctl")
+    context = click.Context(root, info_name="pdctl", **root.context_settings)
     commands = [_read("", "", root, context)]
     for name, help_line in COMMANDS.items():
         command = root.get_command(context, name)
@@ -57,11 +57,9 @@ def read_commands() -> tuple[Command, ...]:
 
 
 def _read(name: str, help_line: str, command: click.Command, parent: click.Context) -> Command:
-    parameters = command.get_params(click.Context(command, parent=parent if name else None))
+    parameters = command.get_params(click.Context(command, parent=parent) if name else parent)
     options = [_parameter(p) for p in parameters if isinstance(p, click.Option) and not p.hidden]
     arguments = [_parameter(p) for p in parameters if isinstance(p, click.Argument)]
-    if not any("--help" in option.flags for option in options):
-        options.append(Parameter(("-h", "--help"), "Show this message and exit.", False, Kind.NOTHING))
     return Command(name, help_line, tuple(options), arguments[0] if arguments else None)
 
 
