@@ -23,7 +23,7 @@ def unified(tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> I
 def prefill(tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     """A prefill instance."""
     folder = tmp_path_factory.mktemp("prefill")
-    registry = str(free_port() + 200)
+    registry = str(free_port())
     with running(tiny_model_dir, folder, "prefill", "--bootstrap-port", registry) as instance:
         instance.registry = f"http://127.0.0.1:{registry}"
         yield instance
