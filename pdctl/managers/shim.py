@@ -27,6 +27,8 @@ STOP_DEADLINE_S = 35.0
 """Above the engine's own drain timeout (30 s), so that streams may finish."""
 SPAWN_DEADLINE_S = 10.0
 AFTER_KILL_S = 3.0
+NEWS_DEADLINE_S = 1.0
+"""A shim needs a few ms; one that was stopped by a signal says nothing."""
 POLL_S = 0.03
 
 
@@ -39,6 +41,8 @@ class Life(StrEnum):
     STOPPED = "stopped"
     EXITED = "exited"
     FAILED = "could not be started"
+    ENDING = "ending"
+    """The engine is gone, and its shim has not yet said how."""
     BACKING_OFF = "waiting to be restarted"
     VANISHED = "gone without a trace"
     """The state file says running, but there is no such process: its shim was killed too, or a reboot."""
@@ -106,7 +110,17 @@ class Paths:
 
 
 def observe(paths: Paths) -> Observation:
-    """Tell whether an instance lives; a pid counts only together with its start time and boot."""
+    """Tell whether an instance lives; a pid counts only together with its start time and boot.
+
+    Waits up to a second for a shim that is about to write down how its engine ended.
+    """
+    ends_at = time.monotonic() + NEWS_DEADLINE_S
+    while (seen := _look(paths)).life is Life.ENDING and time.monotonic() < ends_at:
+        time.sleep(POLL_S)
+    return seen
+
+
+def _look(paths: Paths) -> Observation:
     try:
         record = msgspec.json.decode(paths.state.read_bytes(), type=Record)
     except FileNotFoundError:
@@ -117,13 +131,15 @@ def observe(paths: Paths) -> Observation:
     has_shim = _is_same(record, record.shim_pid, record.shim_start_ticks)
     if _is_same(record, record.pid, record.start_ticks):
         return Observation(Life.RUNNING if has_shim else Life.UNSUPERVISED, record)
-    if record.stopped_on_purpose:
+    if record.stopped_on_purpose and not (has_shim and record.state == "stopping"):
         return Observation(Life.STOPPED, record)
     if record.state == "failed":
         return Observation(Life.FAILED, record)
     if record.state == "exited":
         is_coming_back = has_shim and record.restart == "on-failure" and record.exit_code != 0
         return Observation(Life.BACKING_OFF if is_coming_back else Life.EXITED, record)
+    if has_shim:
+        return Observation(Life.ENDING, record)
     is_reused = record.pid is not None and shim_process.start_ticks(record.pid) is not None
     return Observation(Life.PID_REUSED if is_reused else Life.VANISHED, record)
 

@@ -206,6 +206,19 @@ def test_pid_file_of_a_dead_process_is_told_apart(lab: Lab) -> None:
     assert lab.life() is shim.Life.VANISHED
 
 
+def test_end_is_not_guessed_while_the_shim_is_about_to_tell(lab: Lab) -> None:
+    """Between an engine's death and the shim's note of it, the answer waits for the note."""
+    record = lab.start(FOREVER).record
+    assert record is not None and record.pid is not None
+    os.kill(record.shim_pid, signal.SIGSTOP)
+    os.kill(record.pid, signal.SIGKILL)
+    eventually(lambda: is_gone(record.pid or 0))
+    assert lab.life() is shim.Life.ENDING
+    os.kill(record.shim_pid, signal.SIGCONT)
+    eventually(lambda: lab.life() is not shim.Life.ENDING)
+    assert shim.observe(lab.paths).explanation() == "killed by SIGKILL"
+
+
 @pytest.mark.parametrize("content", [b"", b'{"instance": "i", "pi', b"[]"])
 def test_half_a_record_is_no_process(lab: Lab, content: bytes) -> None:
     """A record that cannot be read is not an error of every command."""
