@@ -62,7 +62,8 @@ def up(
     from pdctl.render import console, fetching, up_result
     from pdctl.render.starting import start_display
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # also `kill`, also a CI's time limit
+    for number in (signal.SIGTERM, signal.SIGHUP):  # a CI's time limit and a closed terminal, like Ctrl-C
+        signal.signal(number, signal.default_int_handler)
     request = plan.Request(model, prefill, decode, port_base, file, name)
     with fetching.display() as fetched:
         wanted = plan.plan(request, lambda name: model_files.resolve(name, fetched, console.tell))

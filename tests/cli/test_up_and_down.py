@@ -95,13 +95,14 @@ def test_engine_that_is_never_well(standins: Standins) -> None:
     assert standins.leftovers() == []
 
 
-def test_ctrl_c_leaves_nothing_running(standins: Standins) -> None:
-    """Also children of the engines, and also an engine that ignores SIGTERM."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupted_up_leaves_nothing_running(standins: Standins, number: signal.Signals) -> None:
+    """By Ctrl-C, `kill` or a closed terminal: also children, and also an engine that ignores SIGTERM."""
     standins.behave(prefill_0="unwell stubborn", decode_0="crowd")
     with standins.start("up", "--no-probe") as process:
         assert process.stderr is not None
         eventually(lambda: "prefill-0: waiting (503: loading)" in process.stderr.readline())
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         process.communicate(timeout=60)
     assert process.returncode == 130
     assert standins.leftovers() == []
