@@ -58,6 +58,8 @@ class _Signals:
     def __init__(self, *numbers: signal.Signals) -> None:
         self._reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        # Whoever started us may have held signals back, and a blocked mask is inherited.
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
         for number in numbers:
             # A handler must exist for the number to be written to the pipe.
             signal.signal(number, lambda *_: None)
