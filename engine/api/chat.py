@@ -113,7 +113,7 @@ async def _work(request: Request, body: ChatBody, service: Service, received_at:
         prompts=[Prompt(ids, sampling, choose_stops(body.stop))],
         choices=choices,
         stream=bool(body.stream),
-        rooms=rooms_of(body, choices, service.config),
+        rooms=rooms_of(body, 1, choices, service.config),
         received_at=received_at,
     )
 

@@ -84,7 +84,7 @@ async def _work(request: Request, body: CompletionBody, service: Service, receiv
         prompts=prompts,
         choices=choices,
         stream=bool(body.stream),
-        rooms=rooms_of(body, len(prompts) * choices, service.config, scoring=max_tokens == 0),
+        rooms=rooms_of(body, len(prompts), choices, service.config, scoring=max_tokens == 0),
         received_at=received_at,
     )
 

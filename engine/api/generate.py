@@ -79,7 +79,7 @@ async def _work(request: Request, body: GenerateBody, service: Service, received
         prompts=checked,
         choices=choices,
         stream=bool(body.stream),
-        rooms=rooms_of(body, len(prompts) * choices, service.config, scoring),
+        rooms=rooms_of(body, len(prompts), choices, service.config, scoring),
         received_at=received_at,
     )
 

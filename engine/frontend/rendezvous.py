@@ -15,12 +15,16 @@ LOOPBACK_NAMES = {"localhost", "127.0.0.1", "::1", "[::1]", "0.0.0.0"}
 MAX_ROOM = (1 << 64) - 1
 
 
-def rooms_of(body: Routed, sequences: int, config: EngineConfig, scoring: bool = False) -> list[RoomRef | None]:
-    """Return where each of `sequences` meets its other leg; None where it needs no other leg.
+def rooms_of(
+    body: Routed, prompts: int, choices: int, config: EngineConfig, scoring: bool = False
+) -> list[RoomRef | None]:
+    """Return where each sequence (`choices` of each prompt) meets its other leg; None where it needs none.
 
-    A list must have an entry for each sequence; a scalar room stands for room, room + 1, ... as in SGLang.
-    A scoring request (no new tokens) needs no decode leg. Raises RequestError (400).
+    A list has an entry for each sequence, or for each prompt (smg 1.13.0 with several prompts and n > 1). One room for
+    several sequences stands for room, room + 1, ... as in SGLang: so both legs count alike. A scoring request (no new
+    tokens) needs no decode leg. Raises RequestError (400).
     """
+    sequences = prompts * choices
     if config.role is Role.UNIFIED or (scoring and config.role is Role.PREFILL):
         return [None] * sequences
     if scoring:
@@ -28,9 +32,9 @@ def rooms_of(body: Routed, sequences: int, config: EngineConfig, scoring: bool =
         raise RequestError(400, "scoring_on_decode", message)
     if body.bootstrap_room is None:
         raise RequestError(400, "room_missing", _no_room_text(config.role), "bootstrap_room")
-    hosts = _spread(body.bootstrap_host, sequences, "bootstrap_host")
-    ports = _spread(body.bootstrap_port, sequences, "bootstrap_port")
-    rooms = _rooms(body.bootstrap_room, sequences)
+    hosts = _spread(body.bootstrap_host, prompts, choices, "bootstrap_host")
+    ports = _spread(body.bootstrap_port, prompts, choices, "bootstrap_port")
+    rooms = _rooms(body.bootstrap_room, prompts, choices)
     return [_room(host, port, room, config) for host, port, room in zip(hosts, ports, rooms, strict=True)]
 
 
@@ -68,23 +72,28 @@ def split_peer(peer: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _spread(value: Field | list[Field] | list[Field | None] | None, count: int, name: str) -> list[Field | None]:
+def _spread(
+    value: Field | list[Field] | list[Field | None] | None, prompts: int, choices: int, name: str
+) -> list[Field | None]:
+    """Return one entry for each sequence."""
     if not isinstance(value, list):
-        return [value] * count
-    _check_count(value, count, name)
-    return list(value)
+        return [value] * (prompts * choices)
+    _check_count(len(value), prompts, choices, name)
+    each = 1 if len(value) == prompts * choices else choices
+    return [entry for entry in value for _ in range(each)]
 
 
-def _rooms(value: int | list[int], count: int) -> list[int]:
+def _rooms(value: int | list[int], prompts: int, choices: int) -> list[int]:
     if isinstance(value, int):
-        return [value + offset for offset in range(count)]
-    _check_count(value, count, "bootstrap_room")
-    return value
+        return [value + offset for offset in range(prompts * choices)]
+    _check_count(len(value), prompts, choices, "bootstrap_room")
+    each = 1 if len(value) == prompts * choices else choices
+    return [room + offset for room in value for offset in range(each)]
 
 
-def _check_count(values: list[Field] | list[Field | None], count: int, name: str) -> None:
-    if len(values) != count:
-        message = f"{name}: {len(values)} entries for {count} sequences"
+def _check_count(entries: int, prompts: int, choices: int, name: str) -> None:
+    if entries not in (prompts, prompts * choices):
+        message = f"{name}: {entries} entries for {prompts * choices} sequences"
         raise RequestError(400, "invalid_value", message, name)
 
 

@@ -1,8 +1,8 @@
 """Attention over pages in plain torch: correct everywhere, and what other kernels are compared with.
 
-A layer's KV is `[2, H, P, S, D]` (K|V, KV heads, pages, slots of a page, head dim). Queries have `Hq = H *
-G` heads; G neighbouring query heads share a KV head. `enable_gqa` of torch is never used: it repeats K and V
-in memory and trebles a decode step (SmolLM2, 8 sequences).
+A layer's KV is `[2, H, P, S, D]`: K|V, KV heads, pages, slots of a page, head dim. Queries have `Hq = H * G`
+heads; G neighbouring query heads share a KV head. `enable_gqa` of torch is never used: it repeats K and V in
+memory and doubles a decode step (SmolLM2, 8 sequences).
 """
 
 from __future__ import annotations
@@ -45,9 +45,7 @@ class PageViews:
         return pages.reshape(2, self._heads, -1, self._dim)[:, :, :context]
 
     def _rows_of(self, pages: Tensor) -> Tensor:
-        """Return which rows of the layer, seen as one page a row, hold the sequence: heads outside, pages
-        inside.
-        """
+        """Return the rows that hold the sequence when each page of each head is a row of the layer."""
         planes = torch.arange(2 * self._heads, device=pages.device) * self._pages
         return (planes[:, None] + pages).reshape(-1)
 
@@ -82,8 +80,7 @@ def chunk_attention(q: Tensor, kv: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def causal_mask(length: int, context: int, like: Tensor) -> Tensor | None:
-    """Return what to add to the scores, `[length, context]` in `like`'s dtype; None where torch needs no
-    mask.
+    """Return what to add to the scores, `[length, context]` in `like`'s dtype; None if none is needed.
 
     Made once a step: at 256 x 2,048 it would be a fiftieth of the step if every layer made its own.
     """

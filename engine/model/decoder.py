@@ -109,9 +109,7 @@ def _rotated(x: Tensor, cosine: Tensor, signed_sine: Tensor) -> Tensor:
 
 
 def _rotary_frequencies(config: ModelConfig) -> Tensor:
-    """Return radians per position `[head_dim / 2]` in float32, by the formula the models were trained
-    with.
-    """
+    """Return radians per position `[head_dim / 2]` in float32, by the formula of the models' training."""
     exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
     frequencies = 1.0 / (config.rope_theta**exponents)
     if config.rope_divisors is None:

@@ -1,6 +1,4 @@
-"""Log-probabilities as the model gave them: before temperature, penalties and filters (OpenAI, vLLM
-`raw_logprobs`).
-"""
+"""Log-probabilities as the model gave them: before temperature, penalties, filters (as OpenAI and vLLM)."""
 
 from __future__ import annotations
 

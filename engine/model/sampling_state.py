@@ -29,9 +29,7 @@ class SamplingState:
         self._seen: Tensor | None = None
 
     def record(self, token_id: int) -> None:
-        """Append an output token. `sample` does not do it: the caller decides what became part of the
-        answer.
-        """
+        """Append an output token. `sample` does not: the caller decides what is part of the answer."""
         self.output_ids.append(token_id)
         if self._counts is not None and self._seen is not None:
             self._counts[token_id] += 1
@@ -62,9 +60,7 @@ class SamplingState:
         return row
 
     def _penalised(self, row: Tensor) -> Tensor:
-        """Repetition looks at prompt and output (CTRL, arXiv 1909.05858); the others at the output
-        (OpenAI).
-        """
+        """Repetition counts prompt and output (CTRL, arXiv 1909.05858), the others output only (OpenAI)."""
         params = self.params
         if self._counts is None or self._seen is None:
             self._counts = _counts(self.output_ids, row)

@@ -156,9 +156,10 @@ class Loop:
             self._prompt_chunk_done(work, result)
 
     def _decoded(self, work: Work, result: StepResult) -> None:
-        sampled, finish = self._take(work.sequence, result)
-        if sampled is None:
+        sampled = result.sampled.get(work.sequence.rid)
+        if sampled is None or self._is_broken(work.sequence, sampled):
             return
+        finish = self._record(work.sequence, sampled)
         self._book.tell(work.sequence, sampled, finish)
         if finish is not None:
             self._book.release(work.sequence, finish)
@@ -167,14 +168,21 @@ class Loop:
         self._book.prompt_tokens += work.length
         if work.samples:
             self._book.journal.mark(work.sequence.record, Stage.COMPUTED)
-        sampled, finish = self._take(work.sequence, result)
-        self._role.chunk_done(work, sampled, finish)
-
-    def _take(self, sequence: Sequence, result: StepResult) -> tuple[Sampled | None, FinishReason | None]:
-        """Record a sampled token in its sequence and say whether it ends it."""
-        sampled = result.sampled.get(sequence.rid)
+        sampled = result.sampled.get(work.sequence.rid)
         if sampled is None:
-            return None, None
+            self._role.chunk_done(work, None, None)
+        elif not self._is_broken(work.sequence, sampled):
+            self._role.chunk_done(work, sampled, self._record(work.sequence, sampled))
+
+    def _is_broken(self, sequence: Sequence, sampled: Sampled) -> bool:
+        """End a sequence whose logits are no numbers; its neighbours in the step go on."""
+        if sampled.is_finite:
+            return False
+        self._role.end(sequence, failures.BROKEN_LOGITS)
+        return True
+
+    def _record(self, sequence: Sequence, sampled: Sampled) -> FinishReason | None:
+        """Append a token to its sequence and say whether it ends it."""
         sequence.tokens.append(sampled.token_id)
         sequence.sampling.record(sampled.token_id)
-        return sampled, finish_of(sampled.token_id, sequence.sampling)
+        return finish_of(sampled.token_id, sequence.sampling)

@@ -3,6 +3,9 @@
 Without that thread nothing moves unless somebody calls: a reader polls its handles, a source polls
 `progress`. One thread uses an agent at a time. Failed transfers raise `nixl*Error` (seen in practice) or
 return "ERR" (in the API): both become `ReadState.ERROR` here.
+
+Known fault below us (UCX of nixl 1.5.1; TCP only, not over shared memory): a source that answers the READs of
+a reader whose connection just broke may abort: "Fatal: unexpected error: Endpoint timeout".
 """
 
 from __future__ import annotations

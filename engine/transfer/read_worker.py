@@ -122,7 +122,14 @@ class _Peer:
 class ReadWorker:
     """Owns decode's agents. `orders` comes from the control thread, `report` goes back to it."""
 
-    def __init__(self, pool: KVPool, clock: Clock, report: Callable[[Report], None], stopping: Event) -> None:
+    def __init__(
+        self,
+        pool: KVPool,
+        clock: Clock,
+        report: Callable[[Report], None],
+        stopping: Event,
+        make_agent: Callable[[str, KVPool], Agent] = Agent,
+    ) -> None:
         self.orders: Inbox[Order] = Inbox()
         self.agents_dropped = 0
         self._pool = pool
@@ -130,6 +137,7 @@ class ReadWorker:
         self._clock = clock
         self._report = report
         self._stopping = stopping
+        self._make_agent = make_agent
         self._peers: dict[str, _Peer] = {}
         self._in_hand: Order | None = None
         self._poller = select.poll()
@@ -140,16 +148,20 @@ class ReadWorker:
         self._resume()
         while not self._stopping.is_set():
             self._pause()
-            self.orders.settle()
-            while (order := self.orders.take()) is not None:
-                self._in_hand = order
-                self._obey(order)
-                self._in_hand = None
-            for peer in list(self._peers.values()):
-                self._poll(peer)
-                self._fence(peer)
+            self.turn()
         for link in list(self._peers):
             self._close(link)
+
+    def turn(self) -> None:
+        """Carry out the orders that wait, then look at every READ and fence once."""
+        self.orders.settle()
+        while (order := self.orders.take()) is not None:
+            self._in_hand = order
+            self._obey(order)
+            self._in_hand = None
+        for peer in list(self._peers.values()):
+            self._poll(peer)
+            self._fence(peer)
 
     def _resume(self) -> None:
         """Answer for the order that a crash interrupted: a lost one would leave its room waiting for ever."""
@@ -193,7 +205,7 @@ class ReadWorker:
         self._peers[order.link] = _Peer(order, agent, remote)
 
     def _new_agent(self, order: OpenPeer, generation: int) -> tuple[Agent, str]:
-        agent = Agent(f"{order.agent_name}/{generation}", self._pool)
+        agent = self._make_agent(f"{order.agent_name}/{generation}", self._pool)
         try:
             return agent, agent.add_peer(order.metadata)
         except TransferError:
@@ -221,6 +233,7 @@ class ReadWorker:
             return
         started = self._clock.monotonic()
         here, there = descriptors(peer.opened.place, self._here, merge(order.source_pages, order.target_pages))
+        started = self._clock.monotonic()
         read = peer.agent.read(peer.remote, here, there)
         peer.running[order.rid, order.index] = _Running(order, read, started)
         self._poll(peer)

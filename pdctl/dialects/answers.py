@@ -58,6 +58,11 @@ def json_value(body: bytes, pointer: tuple[str | int, ...]) -> object:
         value: object = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+    return follow(value, pointer)
+
+
+def follow(value: object, pointer: tuple[str | int, ...]) -> object:
+    """Return what keys and indices lead to from a decoded value, or None."""
     for key in pointer:
         if isinstance(value, dict) and isinstance(key, str):
             value = value.get(key)

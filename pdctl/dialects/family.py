@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
-from pdctl.dialects.answers import Answers, Field, Label, Scalar, has_series, json_value, samples
+from pdctl.dialects.answers import Answers, Field, Label, Scalar, follow, has_series, json_value, samples
 from pdctl.dialects.versions import VersionRange
 
 
@@ -84,18 +84,25 @@ class Sign(msgspec.Struct, frozen=True):
 
 
 class Ratio(msgspec.Struct, frozen=True):
-    """Where the used share of KV memory (0..1) stands: a gauge, or two numbers of a JSON answer."""
+    """Where the used share of KV memory (0..1) stands: a gauge, two numbers of a JSON answer, or one of each rank."""
 
     path: str
     series: str = ""
     used: tuple[str | int, ...] = ()
     total: tuple[str | int, ...] = ()
+    ranks: tuple[str | int, ...] = ()
+    """Way to a list with one entry a rank, which has the share under `share`."""
+    share: tuple[str | int, ...] = ()
 
     def find(self, answers: Answers) -> float | None:
         """Return the highest share the answers show, or None."""
         body = answers.get(self.path, b"")
         if self.series:
             return max((sample.value for sample in samples(body, self.series)), default=None)
+        if self.share:
+            ranks = json_value(body, self.ranks)
+            shares = [follow(rank, self.share) for rank in ranks] if isinstance(ranks, list) else []
+            return max((float(share) for share in shares if isinstance(share, (int, float))), default=None)
         used, total = json_value(body, self.used), json_value(body, self.total)
         if isinstance(used, (int, float)) and isinstance(total, (int, float)) and total > 0:
             return used / total

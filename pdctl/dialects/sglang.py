@@ -39,7 +39,11 @@ SGLANG = Dialect(
     bootstrap_port=_info("disaggregation_bootstrap_port"),
     tp=_info("tp_size"),
     transfer=_info("disaggregation_transfer_backend"),
-    kv_use=(Ratio("/metrics", series="sglang:token_usage"),),
+    # The report first: the gauge is frozen while queues are full and no batch runs.
+    kv_use=(
+        Ratio("/v1/loads", ranks=("loads",), share=("token_usage",)),
+        Ratio("/metrics", series="sglang:token_usage"),
+    ),
     pairing=Pairing.ROOM,
     claims=(
         Claim(

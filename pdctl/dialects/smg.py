@@ -9,7 +9,8 @@ SMG = Dialect(
     name="smg",
     kind=Kind.ROUTER,
     signs=(
-        Sign("/workers", ("workers", 0, "runtime_type")),
+        # vllm-router counts its workers too; it is recognised before this one.
+        Sign("/workers", ("stats", "prefill_count")),
         Sign("/version", text=b'"code":"unknown_url"'),
     ),
     model=(Field("/v1/models", ("data", 0, "id")), Field("/workers", ("workers", 0, "model_id"))),

@@ -10,13 +10,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from pdctl.collect.credentials import api_key
-from pdctl.collect.http import MAX_BODY_BYTES, Outcome
+from pdctl.collect.http import MAX_BODY_BYTES, Outcome, tls_context
 from pdctl.deployment.model import Instance
 
 HOLD_S = 7200.0
@@ -75,7 +76,7 @@ class Leg:
         self.name = name
         self._events: list[_Event] = []
         self._ended = ended
-        launcher = subprocess.Popen(
+        self._launcher = launcher = subprocess.Popen(
             [sys.executable, "-I", "-S", str(_PROGRAM)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -91,7 +92,7 @@ class Leg:
 
     @property
     def pid(self) -> int | None:
-        """Return the process that holds the connection, once the request is sent."""
+        """Return the process that holds the connection, once it runs."""
         return next((event.pid for event in tuple(self._events) if event.pid is not None), None)
 
     @property
@@ -103,7 +104,7 @@ class Leg:
         """Return what is known now; `timeout` where the end has not come."""
         events = {event.event: event for event in tuple(self._events)}
         end, head = events.get("end"), events.get("head")
-        times = {f"{name}_at": event.at for name, event in events.items()}
+        times = {f"{name}_at": event.at for name, event in events.items() if name != "start"}
         return LegEnd(
             outcome=Outcome(end.outcome) if end else Outcome.TIMEOUT,
             status=head.status if head else None,
@@ -115,8 +116,10 @@ class Leg:
     def stop(self) -> None:
         """Close the connection. Only where the family is known to survive that."""
         pid = self.pid
+        if pid is None:
+            self._launcher.terminate()
         # The pid cannot be another's: the process is alive as long as its end is not reported.
-        if pid is not None and not self.is_over:
+        elif not self.is_over:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
 
@@ -128,15 +131,17 @@ class Leg:
             for line in lines:
                 self._events.append(msgspec.json.decode(line, type=_Event))
         if not self.is_over:
-            self._events.append(_Event(event="end", at=self._last_at(), error="the process was ended"))
+            self._events.append(_Event(event="end", at=time.time(), error="the process was ended"))
         self._ended.put(self)
-
-    def _last_at(self) -> float:
-        return self._events[-1].at if self._events else 0.0
 
 
 def request_to(instance: Instance, path: str, body: object, request_id: str) -> LegRequest:
-    """Return a POST of `body` to an instance, tagged as a probe. Raises UsageError for a bad key file."""
+    """Return a POST of `body` to an instance, tagged as a probe.
+
+    Raises UsageError for a key file or certificates that cannot be used.
+    """
+    if instance.url.startswith("https:"):
+        tls_context(instance.ca_file)  # the process could only say that it failed
     key = api_key(instance.api_key_file)
     headers = {"Content-Type": "application/json", "X-Request-ID": request_id}
     return LegRequest(

@@ -2,7 +2,8 @@
 
 Run as a file (`python -I -S leg_process.py`): it imports the standard library only and starts fast.
 The request comes as JSON on stdin; what happens goes as JSON lines to stdout:
-    {"event": "sent", "at": UNIX, "pid": PID}
+    {"event": "start", "at": UNIX, "pid": PID}
+    {"event": "sent", "at": UNIX}
     {"event": "head", "at": UNIX, "status": 200}
     {"event": "first", "at": UNIX}                  first byte of the body
     {"event": "end", "at": UNIX, "outcome": WORD, "body": BASE64, "error": TEXT}
@@ -42,6 +43,7 @@ def main() -> None:
     """Detach, send, and read until the end."""
     request = json.load(sys.stdin)
     _detach()
+    _report("start", pid=os.getpid())
     try:
         body = _exchange(request)
         _report("end", outcome="answered", body=base64.b64encode(body).decode())
@@ -68,7 +70,7 @@ def _exchange(request: dict[str, Any]) -> bytes:
     # Stamped before: afterwards this process may have to wait for a core while the engine is at work already.
     sent_at = time.time()
     connection.request("POST", url.path, request["body"].encode(), request["headers"])
-    _report("sent", at=sent_at, pid=os.getpid())
+    _report("sent", at=sent_at)
     _wait_at_most(connection, deadline)
     response = connection.getresponse()
     _report("head", status=response.status)

@@ -6,7 +6,6 @@ import contextlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from pdctl.deployment.model import Deployment, Instance, Role
 from tests.fakes.http_server import FakeServer, Reply, Request
@@ -55,7 +54,7 @@ class FakePair:
             }
         self.prefill.routes |= {
             "/tokenize": lambda request: Reply({"tokens": word_ids(str(request.json()["text"]))}),
-            "/generate": self._prefill_generate,
+            "/generate": self.prefill_generate,
         }
         self.decode.routes["/generate"] = self._serve
         self.router.routes["/generate"] = self._serve
@@ -74,7 +73,7 @@ class FakePair:
         now = time.time() + self.clock_offset_s
         return Reply({"instance": "x", "incarnation": "0" * 32, "now": now, "rooms": records})
 
-    def _prefill_generate(self, request: Request) -> Reply:
+    def prefill_generate(self, request: Request) -> Reply:
         body = request.json()
         if "input_ids" not in body:
             self.bodies["prefill"] = body
@@ -139,8 +138,3 @@ def fake_pair(**switches: object) -> Iterator[FakePair]:
     pair = FakePair(**switches)  # type: ignore[arg-type]
     with pair.prefill, pair.decode, pair.router:
         yield pair
-
-
-def locks_in(folder: Path) -> Path:
-    """Return where a test's probes keep their locks."""
-    return folder / "probes"

@@ -40,7 +40,7 @@ def smg(workers: list[dict[str, object]], model: str = "smol") -> FakeServer:
     models = {"object": "list", "data": [{"id": model, "object": "model"}]}
     return FakeServer(
         {
-            "/workers": Reply({"workers": listed, "total": len(listed)}),
+            "/workers": Reply({"workers": listed, "total": len(listed), "stats": {"prefill_count": 1}}),
             "/version": Reply(body, 404),
             "/v1/models": Reply(models),
         }

@@ -82,8 +82,8 @@ def test_rule_1_a_client_that_leaves_before_the_first_token_cancels_both_legs(
 
         payload = json.dumps(body)
         with socket.create_connection(("127.0.0.1", int(smg.url.rpartition(":")[2]))) as client:
-            head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(payload)}"
-            client.sendall(f"{head}\r\n\r\n{payload}".encode())
+            head = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json"
+            client.sendall(f"{head}\r\nContent-Length: {len(payload)}\r\n\r\n{payload}".encode())
             until(computing, 10, "the prompt is being computed")
         until(sides.is_idle, 1.0, "both legs ended and both ledgers free")
         assert [r["reason"] is not None for r in sides.prefill.get("/rooms/recent")["rooms"]] == [True]

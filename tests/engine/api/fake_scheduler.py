@@ -34,6 +34,7 @@ from engine.observe.records import HealthReport, Ledger, LoadReport, RoomList, R
 SCRIPTS = {
     "hang": "say nothing until aborted",
     "stall": "say one token, then nothing until aborted",
+    "idle": "prefill: answer; decode: as stall",
     "fail": "fail with 503 peer_gone at once",
     "later": "say one token, then fail with 502 read_failed",
     "die": "exit with code 7 at once",
@@ -113,6 +114,8 @@ class FakeScheduler:
             at={"received": message.received_at},
         )
         script = message.request_id.split("-")[0]
+        if script == "idle":
+            script = "echo" if self.config.role is Role.PREFILL else "stall"
         if script in ("stall", "later", "dielater"):
             self.send(Batch([Delta(rid=message.rid, token_ids=message.prompt_ids[:1])]))
         if script in ("die", "dielater"):

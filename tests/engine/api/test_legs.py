@@ -120,7 +120,7 @@ def test_registry_says_where_the_control_channel_is(prefill: Instance) -> None:
     info = prefill.http.get("/server_info").json()
     assert entry == {
         "protocol": 1, "instance": f"prefill-{prefill.port}", "incarnation": info["incarnation"],
-        "role": "prefill", "tp": 1, "rank_count": 1, "control_endpoint": "tcp://127.0.0.1:9",
+        "role": "prefill", "tp": 1, "control_endpoint": "tcp://127.0.0.1:9",
         "contract": {"dtype": "float32"},
     }  # fmt: skip
     assert len(entry["incarnation"]) == 32

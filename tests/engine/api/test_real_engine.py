@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
-from tests.engine.api.instance import Instance, free_port, running, wait_for
+from tests.engine.api.instance import Instance, free_port, running, start, stop, wait_for
 from tests.engine.api.test_generate import events
 from tests.engine.api.test_streams import raw_post
 
@@ -173,3 +175,37 @@ def test_pair_frees_everything_when_its_client_leaves(pair: Pair) -> None:
                 stack.enter_context(raw_post(instance, "/generate", body | rendezvous, f"left-{number}"))
         wait_for(lambda: len(pair.decode.http.get("/rooms").json()["rooms"]) == 10, "10 rooms on decode")
     wait_for(lambda: is_balanced(pair.decode) and is_balanced(pair.prefill), "balanced ledgers")
+
+
+def test_many_streams_say_what_each_says_alone(real: Instance) -> None:
+    """64 concurrent streams of different prompts and lengths give the ids of their solo runs."""
+    bodies = [
+        {"input_ids": [3 + (n * 7 + at) % 250 for at in range(5 + 3 * n)], "sampling_params": GREEDY} for n in range(64)
+    ]
+    alone = [real.post("/generate", body).json()["output_ids"] for body in bodies]
+    with ThreadPoolExecutor(64) as pool:
+        streams = list(pool.map(lambda body: real.post("/generate", body | {"stream": True}), bodies))
+    assert [events(stream)[-2]["output_ids"] for stream in streams] == alone
+
+
+def test_scheduler_dies_with_the_api_process(tiny_model_dir: Path, tmp_path: Path) -> None:
+    """kill -9 of the API process leaves no scheduler behind."""
+    with running(tiny_model_dir, tmp_path, "unified", *FLAGS, command=ENGINE) as instance:
+        scheduler = psutil.Process(instance.http.get("/server_info").json()["scheduler_pid"])
+        instance.process.kill()
+        scheduler.wait(2)
+
+
+def test_corrupt_model_is_one_message(tiny_model_dir: Path, tmp_path: Path) -> None:
+    """Weights that only the scheduler reads and finds cut short: exit 2, the file named, no traceback."""
+    broken = tmp_path / "broken"
+    shutil.copytree(tiny_model_dir, broken)
+    weights = broken / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    instance = start(broken, tmp_path, "unified", *FLAGS, command=ENGINE)
+    try:
+        assert instance.exit_code() == 2
+    finally:
+        stop(instance)
+    assert "model.safetensors" in instance.log()
+    assert "Traceback" not in instance.log()

@@ -115,6 +115,13 @@ def test_an_unknown_kind_is_named(tmp_path: Path) -> None:
         load_tokenizer(path)
 
 
+def test_merges_that_do_not_fit_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A damaged list of merges is said so."""
+    monkeypatch.setattr("tests.tiny_gguf.MERGES", (("h", "x"),))
+    with pytest.raises(CheckpointError, match="merges are corrupt"):
+        load_tokenizer(write_tiny_gguf(tmp_path / "t.gguf"))
+
+
 @pytest.mark.parametrize(
     ("content", "word"), [(None, "tokenizer.json is missing"), ("{}", "corrupt"), ("\x00", "corrupt")]
 )

@@ -204,6 +204,18 @@ def test_only_those_who_ask_get_logprobs() -> None:
     assert second.logprob.top == []
 
 
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_broken_logits_are_told_and_spoil_no_neighbour(wrong: float, temperature: float) -> None:
+    """A row with NaN or infinity is marked; the row beside it is chosen as if alone."""
+    logits = torch.tensor([[0.0, wrong, 0.0, 0.0], LOGITS])
+    states = [state(temperature=temperature, top_p=0.9), state(temperature=temperature, seed=4, top_p=0.9)]
+    broken, sound = sample(logits, states)
+    assert not broken.is_finite
+    assert sound == sample(logits[1:], states[1:])[0]
+    assert sound.is_finite
+
+
 @pytest.mark.parametrize(
     ("output", "params", "expected"),
     [

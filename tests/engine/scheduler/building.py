@@ -78,13 +78,16 @@ class CountingRunner:
     """A fake of the model: the token after n tokens is 100 + n, so tokens show what was computed."""
 
     plans: list[StepPlan] = field(default_factory=list)
+    broken: set[str] = field(default_factory=set)
+    """Sequences whose logits are NaN."""
 
     def step(self, plan: StepPlan) -> StepResult:
         self.plans.append(plan)
         result = StepResult()
         for work in plan.works:
             if work.samples and not work.sequence.scores_only:
-                result.sampled[work.sequence.rid] = Sampled(100 + work.start + work.length, None)
+                rid = work.sequence.rid
+                result.sampled[rid] = Sampled(100 + work.start + work.length, None, rid not in self.broken)
         return result
 
 

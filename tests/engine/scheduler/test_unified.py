@@ -136,6 +136,19 @@ def test_a_drain_finishes_what_is_there_and_refuses_the_rest() -> None:
     assert late.code == "draining"
 
 
+def test_broken_logits_fail_their_request_and_no_other() -> None:
+    """NaN in one row: that client gets 500, its neighbour its tokens."""
+    rig = Rig(Role.UNIFIED)
+    rig.runner.broken.add("bad")
+    rig.send(generate("bad", prompt=4), generate("good", prompt=4, max_tokens=3))
+    rig.turn_until_idle()
+    (answer,) = rig.inbox.of("bad")
+    assert isinstance(answer, Failure)
+    assert (answer.status, answer.code) == (500, "broken_logits")
+    assert rig.tokens("good") == [104, 105, 106]
+    assert rig.everything_is_free()
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 24), st.integers(1, 24)), min_size=1, max_size=12))
 def test_any_mix_completes_with_the_tokens_of_a_solo_run(lengths: list[tuple[int, int]]) -> None:

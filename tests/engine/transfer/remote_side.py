@@ -1,4 +1,4 @@
-"""A side in a process of its own, driven over a pipe, so that it can be killed or stopped like a real engine."""
+"""A side in a process of its own, driven over a pipe, to be killed or stopped like a real engine."""
 
 from __future__ import annotations
 

@@ -243,7 +243,7 @@ def test_many_rooms_at_once_all_land(pair: Pair) -> None:
 def test_a_crashed_control_thread_loses_one_room_only(
     pair: Pair, rid: str, room: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A command that crashes the thread fails its own room; the thread is restarted and the next room lands."""
+    """A command that crashes the thread fails its own room; the thread restarts, the next room lands."""
     control = pair.prefill.transfer._control
 
     def crash(_: object) -> None:

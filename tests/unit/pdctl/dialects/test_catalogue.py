@@ -1,20 +1,25 @@
-"""Families are recognised by what they answer, and say what they survive. Excerpts were recorded from the real ones."""
+"""Families are recognised by what they answer, and say what they survive. Excerpts of real answers."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pdctl.dialects.answers import Answers
+from pdctl.dialects.answers import Answers, samples
 from pdctl.dialects.catalogue import capability, recognise
 from pdctl.dialects.family import Capability, Dialect, Kind, Support, first
 
 SMG_WORKERS = b"""{"workers":[{"id":"01a2","model_id":"stub","url":"http://127.0.0.1:42902","worker_type":"decode",
-"connection_mode":"http","runtime_type":"sglang","is_healthy":true}],"total":1}"""
+"connection_mode":"http","runtime_type":"sglang","is_healthy":true}],"total":1,
+"stats":{"prefill_count":0,"decode_count":1,"regular_count":0}}"""
 SMG_UNKNOWN = b'{"error":{"type":"invalid_request_error","code":"unknown_url","message":"Invalid URL (GET /version)"}}'
 VLLM_ROUTER_WORKERS = b"""{"workers":[{"url":"http://127.0.0.1:42902","model_id":"unknown","worker_type":"decode",
-"is_healthy":true,"load":0,"connection_mode":"Http","priority":50,"cost":1.0}],"total":1}"""
+"is_healthy":true,"load":0,"connection_mode":"Http","priority":50,"cost":1.0}],"total":1,
+"stats":{"prefill_count":0,"decode_count":1,"regular_count":0}}"""
+SGLANG_ROUTER_WORKERS = b"""{"workers":[],"total":0,"stats":{"prefill_count":0,"decode_count":0,"regular_count":0}}"""
 MODELS = b'{"object":"list","data":[{"id":"smol","object":"model"}]}'
 SGLANG_INFO = json.dumps(
     {
@@ -59,6 +64,7 @@ CASES: dict[str, tuple[Answers, str, Kind, str | None]] = {
         None,
     ),
     "smg without workers": ({"/workers": b'{"workers":[]}', "/version": SMG_UNKNOWN}, "smg", Kind.ROUTER, None),
+    "sglang-router 0.3.2": ({"/workers": SGLANG_ROUTER_WORKERS, "/version": b""}, "smg", Kind.ROUTER, None),
     "vllm-router": (
         {
             "/workers": VLLM_ROUTER_WORKERS,
@@ -126,6 +132,14 @@ def test_kv_use_is_read_from_gauge_or_report() -> None:
     assert ours.kv_use[0].find({"/v1/loads": b'{"kv_tokens_used": 0, "kv_tokens_total": 0}'}) is None
 
 
+def test_kv_use_of_the_fullest_rank_counts() -> None:
+    """SGLang reports each data-parallel rank."""
+    sglang, _ = found_in("sglang")
+    report = b'{"loads": [{"dp_rank": 0, "token_usage": 0.5}, {"dp_rank": 1, "token_usage": 0.97}, {}]}'
+    assert sglang.kv_use[0].find({"/v1/loads": report}) == 0.97
+    assert sglang.kv_use[0].find({"/v1/loads": b'{"loads": []}'}) is None
+
+
 @pytest.mark.parametrize("version", ["0.5.13", "0.5.14", "0.5.15.post1"])
 def test_abort_kills_sglang_with_nixl(version: str) -> None:
     """0.5.13 to 0.5.15 with NIXL do not survive an abort, and the source is named."""
@@ -162,3 +176,18 @@ def test_transfer_backend_decides() -> None:
     assert capability("sglang", Kind.ENGINE, restart, "0.5.18", "mooncake")[0] is Support.YES
     assert capability("sglang", Kind.ENGINE, restart, "0.5.18", "nixl")[0] is Support.NO
     assert capability("sglang", Kind.ENGINE, restart, "0.5.18")[0] is Support.UNKNOWN
+
+
+@given(st.binary(), st.sampled_from(["/metrics", "/server_info", "/workers", "/version"]))
+def test_any_bytes_are_read_without_harm(body: bytes, path: str) -> None:
+    """Whatever a stranger answers, recognising and looking things up raises nothing."""
+    found = recognise({path: body})
+    assert found is None or found.recognises({path: body})
+    assert all(isinstance(sample.value, float) for sample in samples(body, "x"))
+
+
+def test_samples_are_of_exactly_one_series() -> None:
+    """A longer name with the same beginning is another series; escaped quotes stay inside their label."""
+    text = b'# HELP x help\nx{a="1",b="q\\"}"} 2.5\nx_total{a="2"} 9\nx 1e3\nx broken\n'
+    found = list(samples(text, "x"))
+    assert [(sample.labels.get("a"), sample.value) for sample in found] == [("1", 2.5), (None, 1000.0)]

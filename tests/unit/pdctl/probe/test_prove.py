@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from pdctl.deployment.model import Deployment, Instance, Role
 from pdctl.errors import Refused, UsageError
 from pdctl.probe import Output, Stage, Verdict, prove
 from pdctl.probe.report import ProbeReport
-from tests.fakes.engine_pair import PAGE_BYTES, FakePair, fake_pair, word_ids
+from tests.fakes.engine_pair import OUTPUT_IDS, PAGE_BYTES, FakePair, fake_pair, word_ids
 from tests.fakes.http_server import Reply, Request
 
 
@@ -164,14 +166,11 @@ def test_engine_that_does_not_tell_its_rooms_is_named(tmp_path: Path) -> None:
 def test_refused_is_told_from_timeout(tmp_path: Path) -> None:
     """Nobody listening is `refused`, and no stage was reached."""
     with fake_pair() as pair:
-        deployment = pair.deployment()
-        pair.router.__exit__()
-        report = prove(deployment, lock_folder=tmp_path, timeout_s=5.0)
-        pair.router = type(pair.router)()
-        with pair.router:
-            pass
-    assert report.results[0].error == "refused"
-    assert report.results[0].stage is None
+        whole = pair.deployment()
+        gone = msgspec.structs.replace(whole.instances[2], url="http://127.0.0.1:9")
+        deployment = msgspec.structs.replace(whole, instances=(*whole.instances[:2], gone))
+        [result] = prove(deployment, lock_folder=tmp_path, timeout_s=5.0).results
+    assert (result.error, result.stage) == ("refused", None)
 
 
 def test_direct_gives_both_legs_the_same_room(tmp_path: Path) -> None:
@@ -225,6 +224,32 @@ def test_full_kv_memory_can_be_forced(tmp_path: Path) -> None:
         report = run(pair, tmp_path, force=True)
     assert report.exit_code == 0
     assert "--force" in report.notes[0]
+
+
+def test_unified_instance_is_asked_itself(tmp_path: Path) -> None:
+    """Without a router and a split the instance serves and scores; no KV has to travel."""
+    with fake_pair() as pair:
+
+        def serve(request: Request) -> Reply:
+            if "input_ids" in request.json():
+                return pair.prefill_generate(request)
+            return Reply({"text": " salt", "output_ids": OUTPUT_IDS})
+
+        pair.prefill.routes["/generate"] = serve
+        alone = Instance(name="one", role=Role.UNIFIED, dialect="pdctl", url=pair.prefill.url)
+        deployment = Deployment(name="x", model="tiny", instances=(alone,))
+        [result] = prove(deployment, lock_folder=tmp_path, timeout_s=10.0).results
+    assert (result.via, result.verdict, result.kv_bytes) == ("one", Verdict.PROVEN, None)
+
+
+def test_deployment_without_a_way_is_a_usage_error(tmp_path: Path) -> None:
+    """No router, and no pair for --direct: what is missing is said."""
+    alone = Instance(name="p", role=Role.PREFILL, dialect="pdctl", url="http://127.0.0.1:9")
+    deployment = Deployment(name="x", model="tiny", instances=(alone,))
+    with pytest.raises(UsageError, match="no router"):
+        prove(deployment, lock_folder=tmp_path)
+    with pytest.raises(UsageError, match="no pair"):
+        prove(deployment, direct=True, lock_folder=tmp_path)
 
 
 @pytest.mark.parametrize(
