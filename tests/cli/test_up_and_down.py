@@ -62,6 +62,15 @@ def test_up_starts_what_is_missing(standins: Standins) -> None:
     assert (after["prefill-0"], after["router"]) == (before["prefill-0"], before["router"])
 
 
+def test_two_ups_at_once_start_everything_once(standins: Standins) -> None:
+    """The second waits for the first, and then finds all running."""
+    with standins.start("up", "--no-probe") as one, standins.start("up", "--no-probe") as other:
+        errors = [process.communicate(timeout=60)[1] for process in (one, other)]
+    assert (one.returncode, other.returncode) == (0, 0)
+    assert sum(text.count(": started (pid") for text in errors) == 3
+    assert sum(text.count(": already running (pid") for text in errors) == 3
+
+
 def test_up_adopts_an_engine_whose_shim_was_killed(standins: Standins) -> None:
     """It runs and is healthy, so there is nothing to start; `status` tells; `down` stops it."""
     standins.up()

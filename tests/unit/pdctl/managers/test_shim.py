@@ -103,6 +103,17 @@ def test_stop_lets_the_engine_finish(lab: Lab) -> None:
     assert (lab.life(), lab.record().exit_code) == (shim.Life.STOPPED, 3)
 
 
+def test_stop_works_whatever_mask_the_starter_had(lab: Lab) -> None:
+    """`up` holds signals back while it starts an instance; the shim must not inherit that."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+    try:
+        lab.start(FOREVER)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    shim.ask_to_stop(lab.paths)
+    assert shim.await_stopped(lab.paths, 20.0) is False
+
+
 def test_stop_kills_the_whole_group_at_the_deadline(lab: Lab) -> None:
     """An engine that ignores SIGTERM goes, and so do its children."""
     lab.shell('trap "" TERM; sleep 1000 & echo $!; sleep 1000')
