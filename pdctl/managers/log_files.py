@@ -21,11 +21,13 @@ class Line:
     text: str
 
 
-def last_lines(path: Path, count: int) -> list[str]:
+def last_lines(path: Path, count: int, *, after_byte: int = 0) -> list[str]:
     """Return the last `count` lines, reaching into the rotated file if need be. Reads from the end.
 
-    A file that is absent has no lines.
+    With `after_byte` only what was written after the file had that size. A file that is absent has no lines.
     """
+    if after_byte and path.exists() and path.stat().st_size >= after_byte:
+        return [line.decode(errors="replace") for line in _tail(path, count, after_byte)]
     lines = _tail(path, count)
     if len(lines) < count:
         lines = _tail(rotated(path), count - len(lines)) + lines
@@ -104,7 +106,7 @@ def _inode(path: Path) -> int | None:
         return None
 
 
-def _tail(path: Path, count: int) -> list[bytes]:
+def _tail(path: Path, count: int, after_byte: int = 0) -> list[bytes]:
     """Return the last `count` lines of a file, reading no more blocks from its end than they need."""
     if count <= 0:
         return []
@@ -112,8 +114,8 @@ def _tail(path: Path, count: int) -> list[bytes]:
         with path.open("rb") as file:
             position = file.seek(0, 2)
             data = b""
-            while position > 0 and data.count(b"\n") <= count:
-                step = min(BLOCK_BYTES, position)
+            while position > after_byte and data.count(b"\n") <= count:
+                step = min(BLOCK_BYTES, position - after_byte)
                 position -= step
                 file.seek(position)
                 data = file.read(step) + data

@@ -61,6 +61,18 @@ def test_last_lines_reach_into_the_rotated_file(log: Path) -> None:
     assert log_files.last_lines(log, 3) == ["2", "3", "4"]
 
 
+def test_lines_of_earlier_runs_are_left_out(log: Path) -> None:
+    """Only what came after the file had a size; all of it, if the log was rotated since."""
+    append(log, "old\n")
+    size = log.stat().st_size
+    assert log_files.last_lines(log, 9, after_byte=size) == []
+    append(log, "new\nnewer\n")
+    assert log_files.last_lines(log, 9, after_byte=size) == ["new", "newer"]
+    rotate(log)
+    append(log, "n\n")
+    assert log_files.last_lines(log, 1, after_byte=size) == ["n"]
+
+
 def test_absent_log_has_no_lines(tmp_path: Path) -> None:
     """An instance that never ran is no error."""
     assert log_files.last_lines(tmp_path / "none.log", 5) == []
