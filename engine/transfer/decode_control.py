@@ -85,9 +85,7 @@ class DecodeControl(ControlLoop[DecodeItem]):
         except Exception as error:
             room = self.steps.numbers.get(frames.room_of(frame) or -1)
             if room is not None:
-                self.steps.apply(
-                    room, DecodeEvent.FAIL, FailReason.READ_FAILED, f"control thread crashed: {error}"
-                )
+                self.steps.apply(room, DecodeEvent.FAIL, FailReason.READ_FAILED, f"control thread crashed: {error}")
             raise
 
     def _obey(self, item: DecodeItem) -> None:

@@ -92,9 +92,7 @@ class DecodeFrames:
             return  # An earlier chunk was lost; both will be repeated.
         wrong = self._wrong(room, ready)
         if wrong is not None:
-            self._control.steps.apply(
-                room, DecodeEvent.FAIL, FailReason.READ_FAILED, f"unusable READY: {wrong}"
-            )
+            self._control.steps.apply(room, DecodeEvent.FAIL, FailReason.READ_FAILED, f"unusable READY: {wrong}")
             return
         link.outbox.answer((ready.room, Kind.OFFER, 0))
         self._control.journal.mark(room.record, Stage.PAIRED)
@@ -105,9 +103,7 @@ class DecodeFrames:
             room.last_seen, room.first = True, ready.first_token
         if finishes:
             room.waiting.clear()
-        self._control.steps.apply(
-            room, DecodeEvent.READY_FINISHES if finishes else DecodeEvent.READY, frame=ready
-        )
+        self._control.steps.apply(room, DecodeEvent.READY_FINISHES if finishes else DecodeEvent.READY, frame=ready)
 
     def _wrong(self, room: DecodeRoom, ready: frames.Ready) -> str | None:
         """Return what makes a chunk unusable: everything here comes from another process."""

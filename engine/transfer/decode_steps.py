@@ -143,9 +143,7 @@ class DecodeSteps:
             start = ready.first_page + skip
             target = room.pages[start : start + len(source)]
             sums = (
-                ready.checksums[4 * self._control.geometry.kv_heads * skip :]
-                if self._control.config.checksums
-                else b""
+                ready.checksums[4 * self._control.geometry.kv_heads * skip :] if self._control.config.checksums else b""
             )
             room.reads += 1
             self._order(PostRead(room.link.key, room.rid, start, source, target, sums))

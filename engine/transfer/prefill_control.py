@@ -87,9 +87,7 @@ class PrefillControl(ControlLoop[PrefillItem]):
         except Exception as error:
             room = self.steps.rooms.get(frames.room_of(frame) or -1)
             if room is not None:
-                self.steps.apply(
-                    room, PrefillEvent.FAIL, FailReason.READ_FAILED, f"control thread crashed: {error}"
-                )
+                self.steps.apply(room, PrefillEvent.FAIL, FailReason.READ_FAILED, f"control thread crashed: {error}")
             raise
 
     def _obey(self, item: PrefillItem) -> None:
@@ -140,9 +138,7 @@ class PrefillControl(ControlLoop[PrefillItem]):
     def _bound(self) -> None:
         """Forget the oldest rooms that hold nothing, should a peer make too many."""
         unpaired = [
-            room
-            for room in self.steps.rooms.values()
-            if room.state in (PrefillState.PARKED, PrefillState.TOMBSTONE)
+            room for room in self.steps.rooms.values() if room.state in (PrefillState.PARKED, PrefillState.TOMBSTONE)
         ]
         for room in unpaired[: max(len(unpaired) - MOST_UNPAIRED, 0)]:
             room.state = PrefillState.ABSENT
@@ -184,15 +180,11 @@ class PrefillControl(ControlLoop[PrefillItem]):
         if room is None:
             return
         if summed.error:
-            self.steps.apply(
-                room, PrefillEvent.FAIL, FailReason.READ_FAILED, f"checksums failed: {summed.error}"
-            )
+            self.steps.apply(room, PrefillEvent.FAIL, FailReason.READ_FAILED, f"checksums failed: {summed.error}")
             return
         chunk = summed.chunk
         last = chunk.first is not None
-        ready = frames.Ready(
-            room.number, chunk.first_page, list(chunk.pages), summed.checksums, last, chunk.first
-        )
+        ready = frames.Ready(room.number, chunk.first_page, list(chunk.pages), summed.checksums, last, chunk.first)
         self.steps.apply(room, PrefillEvent.LAST_CHUNK if last else PrefillEvent.CHUNK, frame=ready)
 
     # -- frames ----------------------------------------------------------------------------------------------

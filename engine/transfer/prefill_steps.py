@@ -75,9 +75,7 @@ class PrefillSteps:
         state = room.state
         waits = state in (PrefillState.ANNOUNCED, PrefillState.PARKED, PrefillState.TOMBSTONE)
         room.deadline = (
-            self._control.clock.monotonic() + self._control.config.pairing_timeout_s
-            if waits
-            else float("inf")
+            self._control.clock.monotonic() + self._control.config.pairing_timeout_s if waits else float("inf")
         )
         if room.leg is not None and state not in (PrefillState.ABSENT, *ENDED):
             room.leg.record.state = shown(state)
@@ -138,9 +136,7 @@ class PrefillSteps:
 
     def _send_gone(self, room: PrefillRoom, _: Frame | None) -> None:
         assert room.peer is not None
-        self._control.peers.send(
-            room.peer, frames.Gone(room.number, room.reason or FailReason.ABORTED, room.detail)
-        )
+        self._control.peers.send(room.peer, frames.Gone(room.number, room.reason or FailReason.ABORTED, room.detail))
 
     def _push_end(self, room: PrefillRoom, _: Frame | None) -> None:
         if room.peer is None:

@@ -71,9 +71,7 @@ def _serve_prefill(pipe: Connection, transports: str | None, port: int, changes:
     _serve(pipe, prefill)
 
 
-def _serve_decode(
-    pipe: Connection, transports: str | None, peers: tuple[str, ...], changes: dict[str, Any]
-) -> None:
+def _serve_decode(pipe: Connection, transports: str | None, peers: tuple[str, ...], changes: dict[str, Any]) -> None:
     _use(transports)
     pipe.send((True, ""))
     _serve(pipe, Decode(*peers, **changes))
