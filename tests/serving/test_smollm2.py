@@ -11,7 +11,7 @@ import pytest
 
 from tests.serving.rig import Pair, engine, pair, running, until
 
-SUBJECTS = (
+SUBJECTS = ("the sea", "a small robot", "the number seven", "bread", "winter up north", "a lost key", "jazz", "rain")
     "the sea",
     "a small robot",
     "the number seven",
