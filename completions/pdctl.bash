@@ -55,13 +55,13 @@ _pdctl() {
         probe:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
     esac
     case $command:$cur in
-        :-*) words="--version -h --help" ;;
-        up:-*) words="--model --prefill --decode --port-base --file --name --no-wait --no-probe --timeout --restart --output -o -h --help" ;;
-        down:-*) words="--file --name --timeout --output -o -h --help" ;;
-        status:-*) words="--file --name --timeout --output -o -h --help" ;;
-        logs:-*) words="--follow -f --lines -n --file --name -h --help" ;;
-        attach:-*) words="--file --name --force --api-key-file --ca-file --output -o -h --help" ;;
-        probe:-*) words="--direct --count -n --prompt-tokens --timeout --force --output -o --file --name -h --help" ;;
+        :-*) words="--version --help -h" ;;
+        up:-*) words="--model --prefill --decode --port-base --file --name --no-wait --no-probe --timeout --restart --output -o --help -h" ;;
+        down:-*) words="--file --name --timeout --output -o --help -h" ;;
+        status:-*) words="--file --name --timeout --output -o --help -h" ;;
+        logs:-*) words="--follow -f --lines -n --file --name --help -h" ;;
+        attach:-*) words="--file --name --force --api-key-file --ca-file --output -o --help -h" ;;
+        probe:-*) words="--direct --count -n --prompt-tokens --timeout --force --output -o --file --name --help -h" ;;
         logs:*) words=$(_pdctl_instances) ;;
         :*) words="up down status logs attach probe" ;;
     esac

@@ -81,6 +81,7 @@ class Instance:
         transfer = self._role.transfer
         if transfer is not None:
             transfer.start()
+            self._inbox.watch(transfer.wakeup_fd)
         stopping = self._supervisor.stopping
         self._supervisor.start("observer", lambda: self._observer.serve(self._context, self._run_dir, stopping))
         clock = StuckClock(self._config.stuck_timeout_s)

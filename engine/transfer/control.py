@@ -61,7 +61,7 @@ class ControlLoop(ABC, Generic[Item]):
         self.contract = full_contract(contract, geometry)
         self.geometry = geometry
         self.clock = clock
-        self._journal = journal
+        self.journal = journal
         self._stopping = stopping
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._next_tick = clock.monotonic()

@@ -36,7 +36,6 @@ class Link:
     tp: int = 1
     refused: str | None = None
     """Contract fields that differ: the link stays up, its rooms are refused."""
-    greeted: bool = False
     outbox: Outbox = field(default_factory=Outbox)
     next_beat: float = 0.0
     retry_at: float = 0.0

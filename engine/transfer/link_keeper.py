@@ -109,7 +109,7 @@ class LinkKeeper:
         return None
 
     def watch(self, link: Link) -> LinkLost | None:
-        """Look at the connection; greet when it has just come up."""
+        """Look at the connection; once it is up, say HELLO until it is answered."""
         if link.channel is None:
             return None
         state = link.channel.watch()
@@ -119,8 +119,10 @@ class LinkKeeper:
             endpoint = link.record.control_endpoint if link.record else ""
             detail = f"the control channel of {link.instance} at {endpoint} refuses connections"
             return LinkLost(FailReason.UNREACHABLE, detail)
-        if state is Connection.UP and not link.greeted:
-            link.greeted = self.send(link, self._control.hello(b"")) is Sent.SENT
+        now = self._clock.monotonic()
+        if state is Connection.UP and link.phase is LinkPhase.CONNECTING and now >= link.next_beat:
+            link.next_beat = now + HEARTBEAT_S
+            self.send(link, self._control.hello(b""))
         return None
 
     def hear(self, link: Link, data: bytes) -> Frame | None:
@@ -149,6 +151,7 @@ class LinkKeeper:
         link.place, link.tp = Place(hello.geometry.address, layout), hello.tp
         link.refused = mismatch(self._control.contract, hello.contract)
         link.phase = LinkPhase.UP
+        link.next_beat = 0.0
         self._control.refused.pop(link.instance, None)
         if link.refused is not None:
             self._control.refused[link.instance] = link.refused

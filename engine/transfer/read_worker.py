@@ -231,8 +231,8 @@ class ReadWorker:
         if peer is None:
             self._finish(order, 0.0, FailReason.READ_FAILED, "no agent for this link")
             return
-        started = self._clock.monotonic()
-        here, there = descriptors(peer.opened.place, self._here, merge(order.source_pages, order.target_pages))
+        runs = merge(order.source_pages, order.target_pages)
+        here, there = descriptors(peer.opened.place, self._here, runs)
         started = self._clock.monotonic()
         read = peer.agent.read(peer.remote, here, there)
         peer.running[order.rid, order.index] = _Running(order, read, started)

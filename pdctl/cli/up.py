@@ -57,12 +57,13 @@ def up(
     Exit codes: 0 the request got through, 1 it did not or an instance did not come up, 2 wrong usage, 3 could not
     tell, 4 this machine is not ready (port taken, no room, engine not installed), 5 other settings run already.
     """
-    from pdctl.deployment import model_files, overview, plan, startup, state
+    from pdctl.deployment import model_files, overview, plan, readiness, startup, state
     from pdctl.probe import prove
     from pdctl.render import console, fetching, up_result
     from pdctl.render.starting import start_display
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # also `kill`, also a CI's time limit
+    for number in (signal.SIGTERM, signal.SIGHUP):  # a CI's time limit and a closed terminal, like Ctrl-C
+        signal.signal(number, signal.default_int_handler)
     request = plan.Request(model, prefill, decode, port_base, file, name)
     with fetching.display() as fetched:
         wanted = plan.plan(request, lambda name: model_files.resolve(name, fetched, console.tell))
@@ -75,7 +76,7 @@ def up(
     if not (no_wait or no_probe):
         with startup.undone_on(KeyboardInterrupt, folder, started, console.tell):
             report = prove(wanted, timeout_s=timeout, progress=console.tell)
-    seen = overview.take(folder, wanted, startup.ASK_TIMEOUT_S)
+    seen = overview.take(folder, wanted, readiness.ASK_TIMEOUT_S)
     if output is Output.JSON:
         print(up_result.as_json(seen, report))
     else:

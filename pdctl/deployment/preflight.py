@@ -66,7 +66,7 @@ def _is_free(host: str, port: int) -> bool:
 
 def _holder(port: int) -> str:
     # 25 ms of CPU, needed for this message only. Its types are in another package.
-    import psutil  # type: ignore[import-untyped]
+    import psutil
 
     try:
         connections = [c for c in psutil.net_connections(kind="tcp") if c.laddr and c.laddr.port == port]

@@ -23,27 +23,17 @@ class Line:
     text: str
 
 
-def last_lines(path: Path, count: int, begins_at: int = 0) -> list[str]:
+def last_lines(path: Path, count: int, *, after_byte: int = 0) -> list[str]:
     """Return the last `count` lines, reaching into the rotated file if need be. Reads from the end.
 
-    A file that is absent has no lines. With `begins_at`, only what stands in this file at that byte or after it; all
-    of it where it has become shorter, so was rotated since.
+    With `after_byte` only what was written after the file had that size. A file that is absent has no lines.
     """
-    if begins_at > size_bytes(path):
-        begins_at = 0
-    lines = _tail(path, count, begins_at)
-    if len(lines) < count and begins_at == 0:
+    if after_byte and path.exists() and path.stat().st_size >= after_byte:
+        return [_plain(line) for line in _tail(path, count, after_byte)]
+    lines = _tail(path, count)
+    if len(lines) < count:
         lines = _tail(rotated(path), count - len(lines)) + lines
     return [_plain(line) for line in lines]
-
-
-def size_bytes(path: Path) -> int:
-    """Return how long a log is; 0 where there is none."""
-    return path.stat().st_size if path.exists() else 0
-
-
-def _plain(line: bytes) -> str:
-    return COLOUR.sub(b"", line).decode(errors="replace")
 
 
 def merged(logs: Mapping[str, Path], count: int) -> list[Line]:
@@ -73,7 +63,7 @@ class Follower:
     def __init__(self, instance: str, path: Path) -> None:
         self._instance = instance
         self._path = path
-        self._offset = size_bytes(path)
+        self._offset = path.stat().st_size if path.exists() else 0
         self._rotated_inode = _inode(rotated(path))
         self._partial = b""
         self._was_short = False
@@ -111,6 +101,10 @@ class Follower:
             return
 
 
+def _plain(line: bytes) -> str:
+    return COLOUR.sub(b"", line).decode(errors="replace")
+
+
 def _inode(path: Path) -> int | None:
     try:
         return path.stat().st_ino
@@ -118,16 +112,16 @@ def _inode(path: Path) -> int | None:
         return None
 
 
-def _tail(path: Path, count: int, begins_at: int = 0) -> list[bytes]:
-    """Return the last `count` lines from `begins_at` on, reading no more blocks from the end than they need."""
+def _tail(path: Path, count: int, after_byte: int = 0) -> list[bytes]:
+    """Return the last `count` lines of a file, reading no more blocks from its end than they need."""
     if count <= 0:
         return []
     try:
         with path.open("rb") as file:
             position = file.seek(0, 2)
             data = b""
-            while position > begins_at and data.count(b"\n") <= count:
-                step = min(BLOCK_BYTES, position - begins_at)
+            while position > after_byte and data.count(b"\n") <= count:
+                step = min(BLOCK_BYTES, position - after_byte)
                 position -= step
                 file.seek(position)
                 data = file.read(step) + data

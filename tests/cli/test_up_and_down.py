@@ -62,6 +62,15 @@ def test_up_starts_what_is_missing(standins: Standins) -> None:
     assert (after["prefill-0"], after["router"]) == (before["prefill-0"], before["router"])
 
 
+def test_two_ups_at_once_start_everything_once(standins: Standins) -> None:
+    """The second waits for the first, and then finds all running."""
+    with standins.start("up", "--no-probe") as one, standins.start("up", "--no-probe") as other:
+        errors = [process.communicate(timeout=60)[1] for process in (one, other)]
+    assert (one.returncode, other.returncode) == (0, 0)
+    assert sum(text.count(": started (pid") for text in errors) == 3
+    assert sum(text.count(": already running (pid") for text in errors) == 3
+
+
 def test_up_adopts_an_engine_whose_shim_was_killed(standins: Standins) -> None:
     """It runs and is healthy, so there is nothing to start; `status` tells; `down` stops it."""
     standins.up()
@@ -103,13 +112,14 @@ def test_engine_that_is_never_well(standins: Standins) -> None:
     assert standins.leftovers() == []
 
 
-def test_ctrl_c_leaves_nothing_running(standins: Standins) -> None:
-    """Also children of the engines, and also an engine that ignores SIGTERM."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupted_up_leaves_nothing_running(standins: Standins, number: signal.Signals) -> None:
+    """By Ctrl-C, `kill` or a closed terminal: also children, and also an engine that ignores SIGTERM."""
     standins.behave(prefill_0="unwell stubborn", decode_0="crowd")
     with standins.start("up", "--no-probe") as process:
         assert process.stderr is not None
         eventually(lambda: "prefill-0: waiting (503: loading)" in process.stderr.readline())
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         _, said = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "stopping what this call started, so that nothing half started stays: prefill-0, decode-0, router" in said

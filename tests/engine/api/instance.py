@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,20 +16,11 @@ import msgspec
 
 from engine.messages import Generate
 from tests.ports import free_port
+from tests.waiting import eventually
 
 REPOSITORY = Path(__file__).parents[3]
 SERVE_FAKE = (sys.executable, str(Path(__file__).with_name("serve_fake.py")))
 WAIT_S = 30.0
-
-
-def wait_for(condition: Callable[[], Any], what: str) -> Any:
-    """Return the first true result of `condition`; fail after WAIT_S."""
-    deadline = time.monotonic() + WAIT_S
-    while time.monotonic() < deadline:
-        if result := condition():
-            return result
-        time.sleep(0.01)
-    raise AssertionError(f"no {what} within {WAIT_S} s")
 
 
 class Instance:
@@ -95,7 +85,7 @@ def running(
     """Start an instance and wait until it serves; kill it at the end, and its children with it."""
     instance = start(model, folder, role, *flags, command=command)
     try:
-        wait_for(lambda: instance.health() == 200 or instance.process.poll() is not None, "healthy instance")
+        eventually(lambda: instance.health() == 200 or instance.process.poll() is not None, WAIT_S)
         assert instance.process.poll() is None, instance.log()
         yield instance
     finally:

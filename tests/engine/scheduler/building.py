@@ -95,6 +95,7 @@ class ScriptedTransfer:
     """A fake of both transfer sides: notes the loop's calls, hands out the events the test puts in."""
 
     control_endpoint = "tcp://127.0.0.1:1"
+    wakeup_fd = -1
 
     def __init__(self) -> None:
         self.calls: list[tuple[object, ...]] = []

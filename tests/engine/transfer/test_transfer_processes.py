@@ -125,6 +125,7 @@ def test_killed_decode_fails_rooms_and_its_successor_works(transports: str) -> N
         registry.stop()
 
 
+@pytest.mark.parametrize("transports", ["default"], indirect=True)
 def test_a_stopped_prefill_is_noticed_and_recovers(prefill: RemotePrefill, decode: Decode) -> None:
     """SIGSTOP fails the rooms after the silence clock; after SIGCONT both sides work again by themselves."""
     begin(prefill, decode, "a")
@@ -163,6 +164,7 @@ def test_a_stopped_source_cannot_touch_fenced_pages(prefill: RemotePrefill, deco
     assert decode.holds([40], seed=5), "bytes came after the fence"
 
 
+@pytest.mark.parametrize("transports", ["default"], indirect=True)
 def test_a_hostile_client_does_not_hurt(prefill: RemotePrefill, decode: Decode) -> None:
     """A thousand random messages and a half-open connection leave the control thread alive."""
     endpoint = decode_endpoint(decode)

@@ -61,17 +61,16 @@ def test_last_lines_reach_into_the_rotated_file(log: Path) -> None:
     assert log_files.last_lines(log, 3) == ["2", "3", "4"]
 
 
-def test_last_lines_of_this_start_alone(log: Path) -> None:
-    """What stood in the log before is left out, unless the log was rotated since."""
+def test_lines_of_earlier_runs_are_left_out(log: Path) -> None:
+    """Only what came after the file had a size; all of it, if the log was rotated since."""
     append(log, "old\n")
+    size = log.stat().st_size
+    assert log_files.last_lines(log, 9, after_byte=size) == []
+    append(log, "new\nnewer\n")
+    assert log_files.last_lines(log, 9, after_byte=size) == ["new", "newer"]
     rotate(log)
-    append(log, "older start\n")
-    begins_at = log_files.size_bytes(log)
-    append(log, "1\n2\n")
-    assert log_files.last_lines(log, 10, begins_at) == ["1", "2"]
-    rotate(log)
-    append(log, "3\n")
-    assert log_files.last_lines(log, 4, begins_at) == ["older start", "1", "2", "3"]
+    append(log, "n\n")
+    assert log_files.last_lines(log, 1, after_byte=size) == ["n"]
 
 
 def test_colours_are_left_out(log: Path) -> None:

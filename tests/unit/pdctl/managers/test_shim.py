@@ -93,18 +93,6 @@ def test_end_is_recorded(lab: Lab, script: str, explanation: str) -> None:
     assert not lab.record().stopped_on_purpose
 
 
-def test_dead_engine_whose_shim_has_not_said_so_yet(lab: Lab) -> None:
-    """It is neither alive nor gone without a trace: its exit code is on its way."""
-    record = lab.shell("exec sleep 1000").record
-    assert record is not None and record.pid is not None
-    os.kill(record.shim_pid, signal.SIGSTOP)
-    os.kill(record.pid, signal.SIGKILL)
-    eventually(lambda: lab.life() is shim.Life.ENDING)
-    os.kill(record.shim_pid, signal.SIGCONT)
-    eventually(lambda: lab.life() is shim.Life.EXITED)
-    assert shim.observe(lab.paths).explanation() == "killed by SIGKILL"
-
-
 def test_stop_lets_the_engine_finish(lab: Lab) -> None:
     """SIGTERM comes first; an engine that leaves by itself is not killed, and its code is kept."""
     lab.shell('trap "echo draining; exit 3" TERM; echo up; sleep 1000 & wait')
@@ -113,6 +101,17 @@ def test_stop_lets_the_engine_finish(lab: Lab) -> None:
     assert shim.await_stopped(lab.paths, 20.0) is False
     assert lab.log() == "up\ndraining\n"
     assert (lab.life(), lab.record().exit_code) == (shim.Life.STOPPED, 3)
+
+
+def test_stop_works_whatever_mask_the_starter_had(lab: Lab) -> None:
+    """`up` holds signals back while it starts an instance; the shim must not inherit that."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+    try:
+        lab.start(FOREVER)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    shim.ask_to_stop(lab.paths)
+    assert shim.await_stopped(lab.paths, 20.0) is False
 
 
 def test_stop_kills_the_whole_group_at_the_deadline(lab: Lab) -> None:
@@ -215,7 +214,20 @@ def test_pid_file_of_a_dead_process_is_told_apart(lab: Lab) -> None:
     lab.shell("exit 0")
     eventually(lambda: lab.life() is shim.Life.EXITED)
     lab.rewrite(state="running")
-    eventually(lambda: lab.life() is shim.Life.VANISHED)  # once its shim has left too
+    assert lab.life() is shim.Life.VANISHED
+
+
+def test_end_is_not_guessed_while_the_shim_is_about_to_tell(lab: Lab) -> None:
+    """Between an engine's death and the shim's note of it, the answer waits for the note."""
+    record = lab.start(FOREVER).record
+    assert record is not None and record.pid is not None
+    os.kill(record.shim_pid, signal.SIGSTOP)
+    os.kill(record.pid, signal.SIGKILL)
+    eventually(lambda: is_gone(record.pid or 0))
+    assert lab.life() is shim.Life.ENDING
+    os.kill(record.shim_pid, signal.SIGCONT)
+    eventually(lambda: lab.life() is not shim.Life.ENDING)
+    assert shim.observe(lab.paths).explanation() == "killed by SIGKILL"
 
 
 @pytest.mark.parametrize("content", [b"", b'{"instance": "i", "pi', b"[]"])
