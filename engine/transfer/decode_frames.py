@@ -31,7 +31,7 @@ class DecodeFrames:
             case frames.Hello():
                 self._control.settle_link(self._control.links.greeted(link, frame), link)
             case frames.Heartbeat():
-                link.pulse.beat(self._control.clock.monotonic(), frame.loop_tick, frame.longest_step_s)
+                self._control.links.beaten(link, frame)
             case frames.Goodbye():
                 detail = f"{link.instance} left: {frame.detail}"
                 self._control.settle_link(LinkLost(FailReason.PEER_GONE, detail), link)

@@ -152,7 +152,7 @@ class DecodeSteps:
         self.finish_reading(room)
 
     def _fence(self, room: DecodeRoom, _: Frame | None) -> None:
-        if room.reads == 0:
+        if room.reads == 0 and not room.has_failed_read:
             self.apply(room, DecodeEvent.FENCED)
             return
         self._control.counters.fences += 1
