@@ -13,8 +13,9 @@ from engine.observe.journal import Journal
 from engine.transfer import frames
 from engine.transfer.clocks import PeerPulse
 from engine.transfer.control import ControlLoop, reason_of_end
-from engine.transfer.frames import Frame, Geometry, Kind
+from engine.transfer.frames import Frame, Geometry, Kind, kind_of
 from engine.transfer.interface import Failed, FailReason
+from engine.transfer.meaning import PREFILL_HEARS, PREFILL_HEARS_ACK_OF
 from engine.transfer.peer_table import PeerTable
 from engine.transfer.plane_messages import Opened
 from engine.transfer.prefill_rooms import DecodePeer, FailLeg, Leg, PrefillRoom
@@ -211,13 +212,14 @@ class PrefillControl(ControlLoop[PrefillItem]):
             case frames.Offer():
                 self._offer(peer, frame)
             case frames.Commit():
-                self._room_event(peer, frame, PrefillEvent.COMMIT)
+                self._room_event(peer, frame, PREFILL_HEARS[Kind.COMMIT])
             case frames.Abort() | frames.Refused():
                 detail = f"{peer.instance}: {frame.detail}"
-                self._room_event(peer, frame, PrefillEvent.ABORT, reason_of_end(frame), detail)
+                event = PREFILL_HEARS[Kind(kind_of(frame))]
+                self._room_event(peer, frame, event, reason_of_end(frame), detail)
             case frames.Ack():
                 peer.outbox.answer((frame.room, frame.of, frame.index))
-                if frame.of in (Kind.COMMITTED, Kind.FAILED, Kind.REFUSED) and frame.room in self.steps.rooms:
+                if frame.of in PREFILL_HEARS_ACK_OF and frame.room in self.steps.rooms:
                     self._room_event(peer, frame, PrefillEvent.ACK)
             case frames.Nack():
                 self._nacked(peer, frame)
@@ -241,7 +243,7 @@ class PrefillControl(ControlLoop[PrefillItem]):
         elif leg is not None and (difference := leg.difference(offer)) is not None:
             event, reason, detail = PrefillEvent.OFFER_DIFFERS, FailReason.PROMPT_MISMATCH, difference
         else:
-            self._room_event(peer, offer, PrefillEvent.OFFER)
+            self._room_event(peer, offer, PREFILL_HEARS[Kind.OFFER])
             return
         self._room_event(peer, offer, event, reason, detail)
 
