@@ -45,7 +45,10 @@ def main() -> None:
     environment = {**os.environ, "XDG_STATE_HOME": str(state)}
 
     def pdctl(*arguments: str) -> None:
-        subprocess.run([sys.executable, "-m", "pdctl", *arguments], env=environment, check=True, capture_output=True)
+        command = [sys.executable, "-m", "pdctl", *arguments]
+        ran = subprocess.run(command, env=environment, capture_output=True, text=True)
+        if ran.returncode:
+            raise SystemExit(f"pdctl {' '.join(arguments)} ended with {ran.returncode}:\n{ran.stdout}{ran.stderr}")
 
     took = []
     for _ in range(options.rounds):
