@@ -18,6 +18,10 @@ ATTACHED_AT_ONCE = 4
 """py-spy uses one core for 10 to 150 ms; more at once gain nothing and take the engines' cores."""
 LOGS_AT_ONCE = 4
 """Each holds a few MB while it is cleaned of credentials."""
+GET_S = 4.0
+"""Above the 1 to 3 s of a busy engine, below anybody's patience."""
+FLEET_GET_S = 3.0
+"""Of hundreds some hang, and each holds a place for so long."""
 FLEET = 32
 """With more instances than this, scrapes are kept without what no analysis reads."""
 
@@ -45,8 +49,8 @@ class Context(msgspec.Struct, kw_only=True):
     fetcher: Fetcher
     deadline: Deadline
     is_fleet: bool = False
-    get_timeout_s: float = 4.0
-    """For one GET: above the 1 to 3 s of a busy engine, below anybody's patience."""
+    get_timeout_s: float = GET_S
+    """For one GET."""
     attach_slots: asyncio.Semaphore = msgspec.field(default_factory=lambda: asyncio.Semaphore(ATTACHED_AT_ONCE))
     log_slots: asyncio.Semaphore = msgspec.field(default_factory=lambda: asyncio.Semaphore(LOGS_AT_ONCE))
 

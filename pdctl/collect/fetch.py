@@ -6,6 +6,7 @@ The blocking client of `pdctl.collect.http` cannot be cut short while a server d
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
@@ -48,7 +49,9 @@ class Fetcher:
     """Owner of the connections of one collection; use it in `async with`. Proxy variables are ignored."""
 
     def __init__(self) -> None:
-        self._clients: dict[tuple[str | None, str | None], httpx.AsyncClient] = {}
+        # One an instance: httpx searches all connections of a client with each request.
+        self._clients: dict[tuple[str, bool], httpx.AsyncClient] = {}
+        self._no_tls: ssl.SSLContext | None = None
         self.requests = 0
         self.received_bytes = 0
 
@@ -102,12 +105,14 @@ class Fetcher:
     def _client(self, instance: Instance, is_tls: bool) -> httpx.AsyncClient:
         import httpx
 
-        key = (instance.api_key_file, instance.ca_file if is_tls else "")
+        key = (instance.name, is_tls)
         if key not in self._clients:
             secret = api_key(instance.api_key_file)
+            # Making a context takes longer than a request; without TLS one serves all.
+            self._no_tls = self._no_tls or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             self._clients[key] = httpx.AsyncClient(
                 trust_env=False,
-                verify=tls_context(instance.ca_file) if is_tls else False,
+                verify=tls_context(instance.ca_file) if is_tls else self._no_tls,
                 headers={
                     # Text 0.0.4 keeps the colons of metric names, and nothing can unpack to a bomb.
                     "Accept": "text/plain;version=0.0.4;q=1,*/*;q=0.5",

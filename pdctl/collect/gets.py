@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from pdctl.collect import toml_text
@@ -24,15 +25,25 @@ def file_names(target: Target, *, is_first: bool) -> tuple[str, ...]:
 
 async def take(target: Target, context: Context, *, is_first: bool) -> list[Taken]:
     """Ask everything at once. The first sample asks only what changes from moment to moment."""
-    asked = _asked(target, is_first)
     timeout_s = context.deadline.at_most(context.get_timeout_s)
-    answers = await asyncio.gather(*(_ask(target, context, endpoint, timeout_s) for endpoint in asked))
-    rows = [_row(target, endpoint, answer, timeout_s) for endpoint, answer in zip(asked, answers, strict=True)]
+    groups = _spellings(_asked(target, is_first))
+    asked = await asyncio.gather(*(_ask(target, context, group, timeout_s) for group in groups))
+    rows = [_row(target, endpoint, answer, timeout_s) for group in asked for endpoint, answer in group]
     taken = [Taken(name=_http_name(is_first), content=toml_text.document({}, {"get": rows}))]
-    for name in dict.fromkeys(item.file for item in asked if item.file):
-        found = [answer for item, answer in zip(asked, answers, strict=True) if item.file == name]
-        taken.append(_kept(_file_name(name, is_first), found))
+    for group in asked:
+        endpoint, answer = group[-1]
+        if endpoint.file:
+            taken.append(_kept(_file_name(endpoint.file, is_first), answer))
     return taken
+
+
+def _spellings(endpoints: Sequence[Endpoint]) -> list[list[Endpoint]]:
+    """Group the endpoints that are one thing under several names, newest name first."""
+    groups: dict[str, list[Endpoint]] = {}
+    for endpoint in endpoints:
+        place = f":{endpoint.path}" if endpoint.is_registry else endpoint.path
+        groups.setdefault(endpoint.file or place, []).append(endpoint)
+    return list(groups.values())
 
 
 def _asked(target: Target, is_first: bool) -> tuple[Endpoint, ...]:
@@ -49,9 +60,18 @@ def _file_name(name: str, is_first: bool) -> str:
     return name.replace(".json", ".prev.json") if is_first else name
 
 
-async def _ask(target: Target, context: Context, endpoint: Endpoint, timeout_s: float) -> Answer:
-    base_url = registry_url(target) if endpoint.is_registry else ""
-    return await context.fetcher.get(target.instance, endpoint.path, base_url=base_url, deadline_s=timeout_s)
+async def _ask(
+    target: Target, context: Context, spellings: Sequence[Endpoint], timeout_s: float
+) -> list[tuple[Endpoint, Answer]]:
+    """Ask the next name only where the one before is not known."""
+    asked: list[tuple[Endpoint, Answer]] = []
+    for endpoint in spellings:
+        base_url = registry_url(target) if endpoint.is_registry else ""
+        answer = await context.fetcher.get(target.instance, endpoint.path, base_url=base_url, deadline_s=timeout_s)
+        asked.append((endpoint, answer))
+        if answer.status != 404:
+            break
+    return asked
 
 
 def registry_url(target: Target) -> str:
@@ -78,14 +98,10 @@ def _row(target: Target, endpoint: Endpoint, answer: Answer, timeout_s: float) -
     }
 
 
-def _kept(name: str, answers: list[Answer]) -> Taken:
-    """Return the first whole answer; several endpoints may be spellings of one, newest first."""
-    for answer in answers:
-        if answer.ok and answer.body:
-            return Taken(name=name, content=scrub(answer.body), took_ms=answer.took_ms)
-    # What answered wrongly says more than a spelling that this version does not have.
-    best = next((answer for answer in answers if answer.status != 404), answers[0])
-    return Taken(name=name, status=_status(best), error=best.describe(), took_ms=best.took_ms)
+def _kept(name: str, answer: Answer) -> Taken:
+    if answer.ok and answer.body:
+        return Taken(name=name, content=scrub(answer.body), took_ms=answer.took_ms)
+    return Taken(name=name, status=_status(answer), error=answer.describe(), took_ms=answer.took_ms)
 
 
 def _status(answer: Answer) -> Status:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import urlsplit
 
 from pdctl.collect.context import Context
@@ -16,11 +17,12 @@ KEPT_BYTES = 8 << 20
 READ_BYTES = 64 << 20
 """No engine's metrics are larger; an endless body ends here, or at its deadline."""
 LINE_BYTES = 1 << 20
-_UNUSED = (b"_bucket", b"_created")
+# A comment, a histogram bucket, a creation time: no analysis reads them, and they are four lines of five.
+_UNUSED = re.compile(rb"^(?:#|[\w:]+_(?:bucket|created)[{ ]).*\n", re.M)
 
 
 class Sieve:
-    """Takes a scrape piece by piece. Past `whole_bytes`, comments and buckets are dropped line by line."""
+    """Takes a scrape piece by piece. Past `whole_bytes` it keeps samples only, without histogram buckets."""
 
     def __init__(self, whole_bytes: int = WHOLE_BYTES) -> None:
         self.kept = bytearray()
@@ -33,9 +35,8 @@ class Sieve:
     def feed(self, piece: bytes) -> bool:
         """Take a piece; False once the scrape is larger than any real one."""
         self._read += len(piece)
-        *lines, rest = (self._rest + piece).split(b"\n")
-        for line in lines:
-            self._keep(line)
+        lines, newline, rest = (self._rest + piece).rpartition(b"\n")
+        self._keep(lines + newline)
         if len(rest) > LINE_BYTES:
             # A line without end is no sample; what follows of it is passed over.
             self._in_long_line, self.was_cut, rest = True, True, b""
@@ -46,28 +47,19 @@ class Sieve:
         return True
 
     def finish(self) -> bytes:
-        """Return what was kept."""
-        if self._rest:
-            self._keep(self._rest)
-            self._rest = b""
-            # A last line without its end: exactly what a truncated answer looks like. Kept as it came.
-            del self.kept[-1:]
+        """Return what was kept, with a last line that has no end as it came: it shows that the answer was cut."""
+        if not self._in_long_line:
+            self.kept += self._rest
+        self._rest = b""
         return bytes(self.kept)
 
-    def _keep(self, line: bytes) -> None:
+    def _keep(self, lines: bytes) -> None:
+        if not lines:
+            return
         if self._in_long_line:
             self._in_long_line = False
-            return
-        if self._read > self._whole and is_unused(line):
-            return
-        self.kept += line
-        self.kept += b"\n"
-
-
-def is_unused(line: bytes) -> bool:
-    """Return whether no analysis reads this line: a comment, a histogram bucket, a creation time."""
-    name = line.partition(b"{")[0].partition(b" ")[0]
-    return line.startswith(b"#") or name.endswith(_UNUSED)
+            lines = lines[lines.find(b"\n") + 1 :]
+        self.kept += lines if self._read <= self._whole else _UNUSED.sub(b"", lines)
 
 
 def metrics_place(instance: Instance) -> tuple[str, str]:

@@ -16,6 +16,7 @@ from pdctl.collect.target import Target
 
 FILES = ("process.toml", "sockets.toml", "unit.toml")
 DEADLINE_S = 5.0
+SOCKETS_MOST = 200
 UNIT_PROPERTIES = {
     "ActiveState": "active_state",
     "SubState": "sub_state",
@@ -40,7 +41,7 @@ async def take(target: Target, context: Context, host: HostFacts, after: Table) 
         return [*(Taken(name=name, status=status, error=why) for name in FILES[:2]), *unit]
     rows = [_row(row, host, target) for row in tree]
     pids = {row.pid for row in tree}
-    sockets = [_socket(row) for row in after.sockets if row.pid in pids]
+    sockets = [_socket(row) for row in after.sockets if row.pid in pids][:SOCKETS_MOST]
     # Half a tree is still evidence, but nothing may be concluded from what it lacks.
     status = Status.OK if after.problem is None else Status.TIMEOUT
     return [

@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 
 from pdctl.collect import host_facts, host_processes, locate, plan, records
-from pdctl.collect.context import FLEET, Context, Deadline, guarded
+from pdctl.collect.context import FLEET, FLEET_GET_S, GET_S, Context, Deadline, guarded
 from pdctl.collect.fetch import Fetcher
 from pdctl.collect.host_facts import HostFacts
 from pdctl.collect.incident import IncidentDirectory, local_utc_offset
@@ -28,7 +28,7 @@ from pdctl.deployment.state import StateFolder, state_root
 from pdctl.errors import UsageError
 
 SURVEY_S = 3.0
-INSTANCES_AT_ONCE = 64
+INSTANCES_AT_ONCE = 96
 """Each asks all its endpoints at once; a hung one holds its place for one timeout."""
 FINISH_S = 0.5
 """Kept of the deadline for writing what is known."""
@@ -95,10 +95,12 @@ class Collector:
     async def _run(self, timeout_s: float, body: Callable[[_Run], Awaitable[None]]) -> CollectionSummary:
         started = time.monotonic()
         async with Fetcher() as fetcher:
+            is_fleet = len(self._deployment.instances) > FLEET
             context = Context(
                 fetcher=fetcher,
                 deadline=Deadline(timeout_s - FINISH_S),
-                is_fleet=len(self._deployment.instances) > FLEET,
+                is_fleet=is_fleet,
+                get_timeout_s=FLEET_GET_S if is_fleet else GET_S,
             )
             run = _Run(context, self._directory)
             try:
