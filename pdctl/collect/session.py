@@ -32,6 +32,7 @@ INSTANCES_AT_ONCE = 96
 """Each asks all its endpoints at once; a hung one holds its place for one timeout."""
 FINISH_S = 0.5
 """Kept of the deadline for writing what is known."""
+GRACE_S = 0.25
 DUMP_GAP_S = 1.0
 """Between two dumps of a stall that is suspected after the samples were taken."""
 OUT_OF_TIME = "the time for the whole collection was over before its turn: allow more with --timeout"
@@ -212,7 +213,8 @@ class _Run:
     async def _job(self, job: Job) -> None:
         limit_s = self.deadline.at_most(job.limit_s)
         if limit_s > 0:
-            taken = await guarded(job.target, job.files, limit_s, job.run)
+            # The collector ends by itself first, and then keeps what it has.
+            taken = await guarded(job.target, job.files, limit_s + GRACE_S, job.run)
         else:
             taken = [Taken(name=name, status=Status.TIMEOUT, error=OUT_OF_TIME, at=records.now()) for name in job.files]
         self._directory.add(job.target.name, taken)
