@@ -18,7 +18,7 @@ _pdctl() {
     if [[ $cur == = ]]; then cur=; elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi
     for ((i = 1; i < COMP_CWORD; i++)); do
         case ${COMP_WORDS[i]} in
-            up|down|status|logs|attach|probe) command=${COMP_WORDS[i]}; break ;;
+            up|down|status|logs|attach|probe|stacks|metrics) command=${COMP_WORDS[i]}; break ;;
         esac
     done
     case $command:$prev in
@@ -53,6 +53,16 @@ _pdctl() {
         probe:--output|probe:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
         probe:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
         probe:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        stacks:--timeout) return ;;
+        stacks:--output|stacks:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        stacks:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        stacks:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        metrics:--grep) return ;;
+        metrics:--interval) return ;;
+        metrics:--timeout) return ;;
+        metrics:--output|metrics:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        metrics:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        metrics:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
     esac
     case $command:$cur in
         :-*) words="--version -h --help" ;;
@@ -62,8 +72,12 @@ _pdctl() {
         logs:-*) words="--follow -f --lines -n --file --name -h --help" ;;
         attach:-*) words="--file --name --force --api-key-file --ca-file --output -o -h --help" ;;
         probe:-*) words="--direct --count -n --prompt-tokens --timeout --force --output -o --file --name -h --help" ;;
+        stacks:-*) words="--native --timeout --output -o --file --name -h --help" ;;
+        metrics:-*) words="--grep --all --interval --timeout --output -o --file --name -h --help" ;;
         logs:*) words=$(_pdctl_instances) ;;
-        :*) words="up down status logs attach probe" ;;
+        stacks:*) words=$(_pdctl_instances) ;;
+        metrics:*) words=$(_pdctl_instances) ;;
+        :*) words="up down status logs attach probe stacks metrics" ;;
     esac
     COMPREPLY=($(compgen -W "$words" -- "$cur"))
 }

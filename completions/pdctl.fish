@@ -70,3 +70,21 @@ complete -c pdctl -n '__fish_seen_subcommand_from probe' -l output -s o -d 'Form
 complete -c pdctl -n '__fish_seen_subcommand_from probe' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
 complete -c pdctl -n '__fish_seen_subcommand_from probe' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
 complete -c pdctl -n '__fish_seen_subcommand_from probe' -s h -l help -d 'Show this message and exit.'
+complete -c pdctl -n __fish_use_subcommand -a stacks -d 'Show where every thread of the engines is, without stopping them.'
+complete -c pdctl -n '__fish_seen_subcommand_from stacks' -l native -d 'C and C++ frames too; each process stands still for about 0.2 s.'
+complete -c pdctl -n '__fish_seen_subcommand_from stacks' -l timeout -d 'Seconds for all dumps together.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from stacks' -l output -s o -d 'Form of the result.' -x -a 'table json'
+complete -c pdctl -n '__fish_seen_subcommand_from stacks' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
+complete -c pdctl -n '__fish_seen_subcommand_from stacks' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
+complete -c pdctl -n '__fish_seen_subcommand_from stacks' -s h -l help -d 'Show this message and exit.'
+complete -c pdctl -n '__fish_seen_subcommand_from stacks' -a '(__pdctl_instances)'
+complete -c pdctl -n __fish_use_subcommand -a metrics -d 'Show the engines’ metrics that matter, and what moves.'
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l grep -d 'Series whose name matches, instead of those that matter.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l all -d 'Every series.'
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l interval -d 'Seconds between two scrapes; 0 for one alone.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l timeout -d 'Seconds for each answer.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l output -s o -d 'Form of the result.' -x -a 'table json'
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -s h -l help -d 'Show this message and exit.'
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -a '(__pdctl_instances)'

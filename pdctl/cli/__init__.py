@@ -27,6 +27,8 @@ COMMANDS = {
     "logs": "Show what the instances print.",
     "attach": "Find out what already runs at some URLs, and write pd.toml.",
     "probe": "Send a real request and time each stage of it.",
+    "stacks": "Show where every thread of the engines is, without stopping them.",
+    "metrics": "Show the engines' metrics that matter, and what moves.",
 }
 """Name -> help line. `pdctl/cli/NAME.py` has a function NAME; its docstring is the long help."""
 

@@ -105,17 +105,16 @@ async def _search(pieces: Sequence[Piece], context: Context) -> Taken:
     found: list[bytes] = []
     problem: child.Child | None = None
     for piece in pieces:
-        # `head` stops where log.txt begins. The status is that of grep, which says 1 for "no such line".
-        script = 'bytes=$1 file=$2; shift 2; head -c "$bytes" "$file" | grep -a -F "$@"'
         done = await child.run(
-            ["sh", "-c", script, "sh", str(piece.end), str(piece.path), *words],
+            ["grep", "-a", "-b", "-F", *words, str(piece.path)],
             deadline_s=context.deadline.at_most(GREP_S),
             most_bytes=EARLIER_BYTES,
             keep=child.Keep.TAIL,
             # In the C locale grep compares bytes; in UTF-8 it is ten times slower.
             env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
         )
-        found.append(done.stdout)
+        found.append(_lines_before(piece.end, done.stdout))
+        # grep says 1 where no line matches.
         if done.end is not child.End.EXITED or done.code not in (0, 1):
             problem = done
     content = scrub(_whole_lines(b"".join(found)))
@@ -123,6 +122,17 @@ async def _search(pieces: Sequence[Piece], context: Context) -> Taken:
         return Taken(name=EARLIER, content=content, truncated=True)
     status = Status.TIMEOUT if problem.end is child.End.TIMEOUT else Status.FAILED
     return Taken(name=EARLIER, content=content or None, status=status, error=problem.describe(), truncated=True)
+
+
+def _lines_before(end: int, numbered: bytes) -> bytes:
+    """Return the lines that begin before an offset; grep has put each line's own before it: `OFFSET:line`."""
+    kept: list[bytes] = []
+    for line in numbered.split(b"\n"):
+        offset, _, text = line.partition(b":")
+        # The first may be half a line, where the beginning of much output was dropped.
+        if offset.isdigit() and int(offset) < end:
+            kept.append(text + b"\n")
+    return b"".join(kept)
 
 
 def _whole_lines(content: bytes) -> bytes:

@@ -13,7 +13,7 @@ from pdctl.collect import host_processes
 from pdctl.collect.host_processes import ProcessRow, Table
 from pdctl.deployment import files
 from pdctl.deployment.model import Deployment, Instance, Role
-from pdctl.deployment.state import StateFolder
+from pdctl.deployment.state import StateFolder, chosen
 from pdctl.dialects.command_flags import Flags, command_line_of
 from pdctl.dialects.command_lines import CommandLine
 from pdctl.errors import CannotTell
@@ -46,6 +46,20 @@ class _Seen(msgspec.Struct, frozen=True, kw_only=True):
 def running(*, deadline_s: float = SURVEY_S) -> Running:
     """Look at every process of this host. Raises CannotTell where none is an engine or router."""
     return find(host_processes.read_now(deadline_s=deadline_s))
+
+
+def chosen_or_running(name: str | None, file: Path | None, root: Path) -> Running:
+    """Return the deployment a command is about; with nothing named and nothing known, what runs on this host.
+
+    Raises UsageError for a name or file that is wrong, CannotTell where there is nothing at all.
+    """
+    try:
+        deployment = chosen(name, file, root)
+    except CannotTell:
+        if name is not None or file is not None:
+            raise
+        return running()
+    return Running(deployment=deployment, taken=(), untold=(), folder=StateFolder(root, deployment.name))
 
 
 def find(table: Table) -> Running:
