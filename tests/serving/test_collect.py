@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import shutil
 import signal
@@ -11,13 +13,15 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from pdctl.collect.session import CollectionSummary, collect
-from pdctl.deployment import running
+from pdctl.deployment import files, running
 from pdctl.deployment.model import Deployment, Instance, Role
 from pdctl.evidence.directory import read_directory
 from pdctl.evidence.model import Evidence
+from tests.cli import pdctl_process
 from tests.serving import rig
 from tests.waiting import eventually
 
@@ -173,3 +177,49 @@ def _children(pid: int) -> list[int]:
 
 def _state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_pdctl_stacks_shows_the_threads_of_both_sides(pair: rig.Pair, tmp_path: Path) -> None:
+    """The scheduler's threads stand under their instance, in text and in JSON."""
+    files.save(deployed(pair), tmp_path / "pd.toml")
+    text = pdctl_process.run(tmp_path, "stacks", "decode-0")
+    assert text.returncode == 0, text.stderr
+    assert "== decode-0: 2 processes" in text.stdout
+    assert "Thread transfer-nixl" in text.stdout
+    assert "prefill-0" not in text.stdout
+    dumps = json.loads(pdctl_process.run(tmp_path, "stacks", "-o", "json").stdout)
+    assert [len(dump["processes"]) for dump in dumps] == [2, 2]
+
+
+def test_pdctl_metrics_shows_what_moved(pair: rig.Pair, tmp_path: Path) -> None:
+    """A request between the two scrapes shows as the increase of the prompt tokens it cost."""
+    files.save(deployed(pair), tmp_path / "pd.toml")
+    words = ("metrics", "prefill-0", "--interval", "4", "--grep", "prompt_tokens_total", "-o", "json")
+    before = _scrapes(pair.prefill)
+    process = pdctl_process.start(tmp_path, *words)
+    # Our own looks count too; the one more is pdctl's first.
+    looks = itertools.count(1)
+    eventually(lambda: _scrapes(pair.prefill) > before + next(looks), 30)
+    pair.post("/generate", {"input_ids": [5, 6, 7, 8], "sampling_params": {"max_new_tokens": 2}})
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert [item["increase"] for item in json.loads(out)["samples"]] == [4]
+
+
+def test_pdctl_metrics_names_who_does_not_answer(pair: rig.Pair, tmp_path: Path) -> None:
+    """The others are shown, and the exit code says that one is missing."""
+    gone = Instance(name="gone", role=Role.DECODE, dialect="pdctl", url=f"http://127.0.0.1:{rig.free_port()}")
+    deployment = deployed(pair)
+    files.save(Deployment(name="lab", model="test", instances=(deployment.instances[0], gone)), tmp_path / "pd.toml")
+    done = pdctl_process.run(tmp_path, "metrics", "--interval", "0")
+    assert done.returncode == 1
+    assert "gone: GET" in done.stderr
+    assert "refused" in done.stderr
+    assert "pdengine_steps_total" in done.stdout
+
+
+def _scrapes(engine: rig.Process) -> float:
+    """Return how many scrapes were answered before this one."""
+    lines = httpx.get(engine.url + "/metrics", timeout=10).text.splitlines()
+    counts = [line for line in lines if line.startswith("pdengine_http_requests_total") and 'path="/metrics"' in line]
+    return sum(float(line.rpartition(" ")[2]) for line in counts)
