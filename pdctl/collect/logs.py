@@ -30,6 +30,7 @@ TAIL_BYTES = 4 << 20
 FLEET_TAIL_BYTES = 256 << 10
 EARLIER_BYTES = 1 << 20
 GREP_S = 10.0
+ROTATIONS = 3
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -53,8 +54,7 @@ async def take(target: Target, context: Context) -> list[Taken]:
 
 async def take_files(paths: Sequence[Path], context: Context, tail_bytes: int = TAIL_BYTES) -> list[Taken]:
     """Read the end of a log and of its rotated files (oldest first), and search what lies before."""
-    before, tail = split(paths, tail_bytes)
-    content = b"".join(_read(piece) for piece in tail)
+    before, content = _read_end(paths, tail_bytes)
     is_cut = bool(before)
     if is_cut:
         # The cut falls somewhere in a line: half a line would be read as another one.
@@ -82,6 +82,30 @@ def split(paths: Sequence[Path], tail_bytes: int) -> tuple[list[Piece], list[Pie
         if size > share:
             before.insert(0, Piece(path, 0, size - share))
     return before, tail
+
+
+def _read_end(paths: Sequence[Path], tail_bytes: int) -> tuple[list[Piece], bytes]:
+    """Return what lies before the tail, and the tail's content; read anew where a rotation fell in between."""
+    for _ in range(ROTATIONS):
+        states = [_state(path) for path in paths]
+        before, tail = split(paths, tail_bytes)
+        content = b"".join(_read(piece) for piece in tail)
+        if all(_is_older(old, _state(path)) for old, path in zip(states, paths, strict=True)):
+            break
+    return before, content
+
+
+def _state(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_ino, found.st_size
+
+
+def _is_older(before: tuple[int, int], after: tuple[int, int]) -> bool:
+    """Return whether the file is the same and has at most grown."""
+    return before[0] == after[0] and before[1] <= after[1]
 
 
 def _read(piece: Piece) -> bytes:
