@@ -48,6 +48,7 @@ def collect(
     timeout_s: float = 15.0,
     out: Path,
     progress: Progress = lambda line: None,
+    prometheus: str | None = None,
 ) -> CollectionSummary:
     """Fill the incident directory `out`; it is complete within `timeout_s`, and says what could not be had.
 
@@ -55,7 +56,8 @@ def collect(
     each process stands still (about 0.2 s). Raises UsageError for a tier or times that cannot be, PdctlError where
     `out` cannot be made.
     """
-    return Collector(deployment, out, progress).take(tier=tier, interval_s=interval_s, timeout_s=timeout_s)
+    collector = Collector(deployment, out, progress, prometheus=prometheus)
+    return collector.take(tier=tier, interval_s=interval_s, timeout_s=timeout_s)
 
 
 class Collector:
@@ -67,12 +69,14 @@ class Collector:
         out: Path,
         progress: Progress = lambda line: None,
         folder: StateFolder | None = None,
+        prometheus: str | None = None,
     ) -> None:
-        """Make the directory. Raises PdctlError."""
+        """Make the directory. `prometheus` is the URL of one that keeps the engines' history. Raises PdctlError."""
         self._deployment = deployment
         self._directory = IncidentDirectory(out, deployment)
         self._folder = folder or StateFolder(state_root(), deployment.name)
         self._progress = progress
+        self._prometheus = prometheus
         self._prev_at: datetime | None = None
         self._host: HostFacts | None = None
 
@@ -102,6 +106,7 @@ class Collector:
                 deadline=Deadline(timeout_s - FINISH_S),
                 is_fleet=is_fleet,
                 get_timeout_s=FLEET_GET_S if is_fleet else GET_S,
+                prometheus=self._prometheus,
             )
             run = _Run(context, self._directory)
             try:
