@@ -16,6 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from pdctl.collect import host_processes
 from pdctl.collect.session import CollectionSummary, collect
 from pdctl.deployment import files, running
 from pdctl.deployment.model import Deployment, Instance, Role
@@ -143,12 +144,16 @@ def test_a_hanging_pyspy_costs_only_the_stacks(pair: rig.Pair, tmp_path: Path, m
 
 def test_the_engines_of_this_host_are_found_without_configuration(pair: rig.Pair) -> None:
     """Command lines and ports are enough to know our own engines, their roles and addresses."""
-    found = running.running()
-    ours = {i.url: i for i in found.deployment.instances if i.url in (pair.prefill.url, pair.decode.url)}
-    assert ours[pair.prefill.url].role is Role.PREFILL
-    assert ours[pair.prefill.url].bootstrap_port == pair.bootstrap_port
-    assert ours[pair.decode.url].role is Role.DECODE
-    assert f"pid {pair.decode.pid}," in "\n".join(found.taken)
+    table = host_processes.read_now(deadline_s=10)
+    # Other tests may run engines on this host at the same time.
+    ours = table.tree(pair.prefill.pid) + table.tree(pair.decode.pid)
+    found = running.find(host_processes.Table(processes=ours))
+    by_url = {instance.url: instance for instance in found.deployment.instances}
+    assert by_url.keys() == {pair.prefill.url, pair.decode.url}
+    assert by_url[pair.prefill.url].role is Role.PREFILL
+    assert by_url[pair.prefill.url].bootstrap_port == pair.bootstrap_port
+    assert by_url[pair.decode.url].role is Role.DECODE
+    assert found.untold == ()
 
 
 def test_denied_ptrace_names_the_remedy(pair: rig.Pair, tmp_path: Path) -> None:
