@@ -53,7 +53,7 @@ def collect(
     """Fill the incident directory `out`; it is complete within `timeout_s`, and says what could not be had.
 
     Tier 0 harms nothing; 1 adds two py-spy dumps of every rank that do not stop it; 2 adds native dumps, for which
-    each process stands still (about 0.2 s). Raises UsageError for a tier or times that cannot be, PdctlError where
+    each process stands still (some tenths of a second). Raises UsageError for a tier or times that cannot be, PdctlError where
     `out` cannot be made.
     """
     collector = Collector(deployment, out, progress, prometheus=prometheus)
@@ -162,7 +162,9 @@ class Collector:
         if tier >= 2:
             # One instance after the other: never all ranks of both roles at a standstill.
             for target in suspects:
-                self._progress(f"{target.name}: native stacks; each of its processes stands still for about 0.2 s")
+                self._progress(
+                    f"{target.name}: native stacks; each of its processes stands still for some tenths of a second"
+                )
                 await run.do(plan.dumps(target, run.context, plan.NATIVE, Mode.NATIVE))
 
     def _targets(self, table: host_processes.Table) -> tuple[Target, ...]:
