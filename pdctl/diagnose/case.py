@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from functools import cached_property
 
+from pdctl.diagnose.hidden import bypassed, host_memory, idle_tokens, in_flight_on, pool_leaks, queue_floor, usage_climbs
+from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.symptoms import (
     Observed,
     Symptom,
@@ -88,7 +90,37 @@ class Case:
         found = [*stalls, *(item for view in self.views for item in instance_symptoms(view))]
         found.extend(probe_symptoms(self.evidence))
         found.extend(self._queued(stalls))
+        found.extend(item for view in self.views for item in self._hidden(view))
         return tuple(found)
+
+    def _hidden(self, view: InstanceView) -> list[Observed]:
+        found: list[Observed] = []
+        for gauge in (Gauge.TRANSFER, Gauge.INFLIGHT, Gauge.PREALLOC):
+            floor = queue_floor(view, gauge)
+            if floor is not None:
+                text = f"{gauge.value} of {view.name} never fell below {floor[0]:g} in {floor[1]:.0f} min, while others passed"
+                found.append(Observed(Symptom.STUCK_SUBSET, view.name, gauge.value, text, floor[0]))
+        used = idle_tokens(view)
+        if used is not None:
+            text = f"{view.name}: {used.value:g} KV tokens in use without a request"
+            found.append(Observed(Symptom.LEAK, view.name, "kv", text, used.value, used.place))
+        elif pool_leaks(view) or usage_climbs(view) or host_memory(view):
+            found.append(Observed(Symptom.LEAK, view.name, "memory", f"{view.name}: memory stays in use"))
+        if view.role == "decode" and bypassed(view):
+            found.append(Observed(Symptom.BYPASSED, view.name, "kv", f"{view.name} computes prompts itself"))
+        if view.is_router and self.orphans(view):
+            found.append(Observed(Symptom.ORPHANED, view.name, "requests", f"{view.name} waits for requests nobody has"))
+        return found
+
+    def orphans(self, router: InstanceView) -> tuple[float, float] | None:
+        """Return (in flight at the router, held by workers) when most of them are nowhere."""
+        front = router.gauge(Gauge.FRONT_INFLIGHT)
+        if front is None or progress(router, Gauge.FRONT_INFLIGHT):
+            return None
+        held = in_flight_on(self.engines)
+        if held is None or front.value - held < LIMITS.orphan_floor:
+            return None
+        return (front.value, held) if held <= LIMITS.orphan_share * front.value else None
 
     def _queued(self, stalls: list[Observed]) -> list[Observed]:
         stalled = {(item.instance, item.unit) for item in stalls}

@@ -94,6 +94,8 @@ class Unit(msgspec.Struct, frozen=True):
 def units_of(view: InstanceView, is_request_unanswered: bool) -> list[Unit]:
     """Return the queues of an instance that hold something."""
     found: list[Unit] = []
+    if view.is_alive is False:
+        return found
     for gauge in QUEUES:
         unit = _unit(view, gauge, is_request_unanswered)
         if unit is not None:
@@ -150,8 +152,10 @@ def is_busy(view: InstanceView) -> bool | None:
     """Return whether it works on something that takes long: loading, compiling, steps that advance."""
     if view.is_starting:
         return True
+    if view.is_router:
+        return False
     steps = view.rise(Counter.STEPS)
-    if steps is not None and view.role != "router":
+    if steps is not None:
         return steps.value > 0 and not _is_idle_stepping(view)
     age = view.age_s(view.last_step.at if view.last_step else None)
     if age is not None:
