@@ -41,7 +41,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """bfloat16 | float32 | float64, of weights and KV."""
     page_size: int = 16
     """Tokens per KV page."""
-    kv_tokens: int = 16384
+    kv_tokens: int = 12288
     """Capacity of the page pool in tokens."""
     max_context: int | None = None
     """Upper bound on prompt + generated tokens; never above the model's own. None: the model's own."""

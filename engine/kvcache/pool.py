@@ -6,6 +6,7 @@ pages is one contiguous piece per (layer, K|V, head), and a head slice is whole 
 
 from __future__ import annotations
 
+import mmap
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,11 +45,14 @@ class KVPool:
 
     def __init__(self, layout: KVLayout, device: str = "cpu") -> None:
         self.layout = layout
-        self.tensor = torch.zeros(
-            (layout.layers, 2, layout.kv_heads, layout.pages, layout.page_size, layout.head_dim),
-            dtype=getattr(torch, layout.dtype),
-            device=device,
-        )
+        shape = (layout.layers, 2, layout.kv_heads, layout.pages, layout.page_size, layout.head_dim)
+        if device == "cpu":
+            # The kernel's zeros: memory becomes resident when it is first written. (numpy's would ask for huge
+            # pages, and since heads lie far apart, one prompt would make the whole pool resident.)
+            memory = mmap.mmap(-1, layout.page_bytes * layout.pages)
+            self.tensor = torch.frombuffer(memory, dtype=getattr(torch, layout.dtype)).reshape(shape)
+        else:
+            self.tensor = torch.zeros(shape, dtype=getattr(torch, layout.dtype), device=device)
 
     @property
     def address(self) -> int:

@@ -55,3 +55,7 @@ def queue_full(limit: int) -> Ending:
 
 
 DRAINING = Ending(503, "draining", "this instance is draining and takes no new requests")
+
+BROKEN_LOGITS = Ending(
+    500, "broken_logits", "the model computed NaN or infinity for this request; its weights or the dtype are unfit"
+)

@@ -17,7 +17,8 @@ from engine.scheduler.roles import RoleBehaviour
 from engine.scheduler.runner import Runner, StepResult
 from engine.scheduler.sequence import Phase, Sequence
 
-WAITING_FOR_THE_OTHER_LEG = frozenset({Phase.ROOM, Phase.PAGES, Phase.READING, Phase.HELD, Phase.ENDING})
+IDLE_WAIT_MS = 100
+"""Messages and transfer events end the wait; deadlines are looked at that often."""
 
 
 class Loop:
@@ -45,22 +46,26 @@ class Loop:
         self._progress = progress
         self._eos_ids = eos_ids
         self._arrivals = 0
+        self._is_busy = False
         self._drain_until: float | None = None
 
     def run(self) -> None:
         """Turn until drained. Only a bug raises; the process then ends and says so."""
-        busy = False
         while not self._drained():
-            for message in self._inbox.receive(self._patience_ms(busy)):
-                self._handle(message)
-            self._role.take_events()
-            self._expire()
-            plan = self._planner.next_step(self._clock.monotonic())
-            busy = plan is not None
-            if plan is not None:
-                self._execute(plan)
-            self._inbox.answer(self._book.take_answers())
-            self._tick()
+            self.turn()
+
+    def turn(self) -> None:
+        """Go round once."""
+        for message in self._inbox.receive(0 if self._is_busy else IDLE_WAIT_MS):
+            self._handle(message)
+        self._role.take_events()
+        self._expire()
+        plan = self._planner.next_step(self._clock.monotonic())
+        self._is_busy = plan is not None
+        if plan is not None:
+            self._execute(plan)
+        self._inbox.answer(self._book.take_answers())
+        self._tick()
 
     def drain(self) -> None:
         """Take no new request, finish what is there, then return from `run`. Callable from a signal handler."""
@@ -73,14 +78,6 @@ class Loop:
         if self._drain_until is None:
             return False
         return len(self._book.queues) == 0 or self._clock.monotonic() >= self._drain_until
-
-    def _patience_ms(self, busy: bool) -> int:
-        """How long an idle turn may wait for a message: short while a room may have news for us."""
-        if busy:
-            return 0
-        if any(s.phase in WAITING_FOR_THE_OTHER_LEG for s in self._book.queues.all()):
-            return 1
-        return 100
 
     def _tick(self) -> None:
         self._progress.turn(self._clock.monotonic())
@@ -152,9 +149,10 @@ class Loop:
             self._prompt_chunk_done(work, result)
 
     def _decoded(self, work: Work, result: StepResult) -> None:
-        sampled, finish = self._take(work.sequence, result)
-        if sampled is None:
+        sampled = result.sampled.get(work.sequence.rid)
+        if sampled is None or self._is_broken(work.sequence, sampled):
             return
+        finish = self._record(work.sequence, sampled)
         self._book.tell(work.sequence, sampled, finish)
         if finish is not None:
             self._book.release(work.sequence, finish)
@@ -163,14 +161,21 @@ class Loop:
         self._book.prompt_tokens += work.length
         if work.samples:
             self._book.journal.mark(work.sequence.record, Stage.COMPUTED)
-        sampled, finish = self._take(work.sequence, result)
-        self._role.chunk_done(work, sampled, finish)
-
-    def _take(self, sequence: Sequence, result: StepResult) -> tuple[Sampled | None, FinishReason | None]:
-        """Record a sampled token in its sequence and say whether it ends it."""
-        sampled = result.sampled.get(sequence.rid)
+        sampled = result.sampled.get(work.sequence.rid)
         if sampled is None:
-            return None, None
+            self._role.chunk_done(work, None, None)
+        elif not self._is_broken(work.sequence, sampled):
+            self._role.chunk_done(work, sampled, self._record(work.sequence, sampled))
+
+    def _is_broken(self, sequence: Sequence, sampled: Sampled) -> bool:
+        """End a sequence whose logits are no numbers; its neighbours in the step go on."""
+        if sampled.is_finite:
+            return False
+        self._role.end(sequence, failures.BROKEN_LOGITS)
+        return True
+
+    def _record(self, sequence: Sequence, sampled: Sampled) -> FinishReason | None:
+        """Append a token to its sequence and say whether it ends it."""
         sequence.tokens.append(sampled.token_id)
         sequence.sampling.record(sampled.token_id)
-        return sampled, finish_of(sampled.token_id, sequence.sampling)
+        return finish_of(sampled.token_id, sequence.sampling)

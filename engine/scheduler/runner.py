@@ -9,7 +9,7 @@ import torch
 from engine.kvcache.pool import KVPool
 from engine.messages import TokenLogprob
 from engine.model.batch import ForwardBatch, SequenceSlice
-from engine.model.loading import LanguageModel
+from engine.model.decoder import LanguageModel
 from engine.model.sampling import Sampled, prompt_logprobs, sample
 from engine.scheduler.plan import StepPlan, Work
 

@@ -106,6 +106,10 @@ Event = Paired | Committed | WantPages | Landed | Failed | Fenced
 class Transfer(Protocol):
     """What both sides share."""
 
+    @property
+    def wakeup_fd(self) -> int:
+        """Readable while events wait; `poll` clears it."""
+
     def start(self) -> None:
         """Bind or connect, register memory, start the supervised threads."""
 

@@ -34,6 +34,14 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     """Served model name."""
     version: str | None = None
     tp: int | None = None
+    dp: int | None = None
+    pp: int | None = None
+    ep: int | None = None
+    nodes: int | None = None
+    transfer: str | None = None
+    """nixl | mooncake | mori | fake | ..."""
+    hosts: tuple[str, ...] = ()
+    """Of an engine that spans several nodes."""
     unit: str | None = None
     """systemd unit."""
     start: tuple[str, ...] | None = None

@@ -1,0 +1,175 @@
+"""POST /v1/completions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from engine.api.answer import Answer
+from engine.api.bodies import raw_body
+from engine.api.openai import check_openai, request_id_of
+from engine.api.records import Tally, Usage
+from engine.api.service import Service, service_of
+from engine.config import Role
+from engine.errors import RequestError
+from engine.frontend.bodies import CompletionBody, read_body
+from engine.frontend.generation import Prompt, Work
+from engine.frontend.prompts import split_prompts, token_ids
+from engine.frontend.rendezvous import rooms_of
+from engine.frontend.sampling import Logprobs, check_ranges, choose_sampling, choose_stops
+from engine.frontend.sequence import Piece
+from engine.frontend.tokenizer import Tokenizer
+from engine.messages import TokenLogprob
+
+DEFAULT_MAX_TOKENS = 16
+"""OpenAI's default for this route."""
+
+
+class CompletionLogprobs(msgspec.Struct, frozen=True):
+    """Parallel lists, one entry a token; the first prompt token has no logprob."""
+
+    tokens: list[str]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]
+    text_offset: list[int]
+
+
+class CompletionChoice(msgspec.Struct, frozen=True, kw_only=True):
+    index: int
+    text: str
+    logprobs: CompletionLogprobs | None = None
+    finish_reason: str | None = None
+    matched_stop: str | int | None = None
+
+
+class CompletionAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    object: Literal["text_completion"] = "text_completion"
+    created: int
+    model: str
+    choices: list[CompletionChoice]
+    usage: Usage | None = None
+
+
+async def completions(request: Request) -> Response:
+    """Continue one prompt or several; streamed when the body says so."""
+    service = service_of(request)
+    received_at = service.clock.wall()
+    body = read_body(await raw_body(request), CompletionBody)
+    service.check_serving()
+    service.check_model(body.model)
+    check_openai(body)
+    if body.suffix:
+        raise RequestError(400, "unsupported", "suffix: not supported", "suffix")
+    work = await _work(request, body, service, received_at)
+    return Answer(service, work, CompletionDialect(service, work, body))
+
+
+async def _work(request: Request, body: CompletionBody, service: Service, received_at: float) -> Work:
+    check_ranges(body)
+    max_tokens = DEFAULT_MAX_TOKENS if body.max_tokens is None else body.max_tokens
+    logprobs = _wanted_logprobs(body, service.config.role)
+    stops, prompts = choose_stops(body.stop), []
+    for prompt in split_prompts(body.prompt, "prompt"):
+        ids = await token_ids(prompt, service.tokenizer, "prompt", limits=service.limits)
+        sampling = choose_sampling(body, max_tokens, body.min_tokens, logprobs, len(ids), service.limits)
+        prompts.append(Prompt(ids, sampling, stops))
+    choices = body.n or 1
+    return Work(
+        request_id=request_id_of(request, body.rid),
+        prompts=prompts,
+        choices=choices,
+        stream=bool(body.stream),
+        rooms=rooms_of(body, len(prompts), choices, service.config, scoring=max_tokens == 0),
+        received_at=received_at,
+    )
+
+
+def _wanted_logprobs(body: CompletionBody, role: Role) -> Logprobs:
+    # smg writes `logprobs: false` where the client wrote nothing.
+    if body.logprobs is None or body.logprobs is False:
+        return Logprobs()
+    if body.echo and role is Role.DECODE:
+        message = "logprobs: with echo they are those of the prompt, which decode does not compute; use /generate"
+        raise RequestError(400, "unsupported", message, "logprobs")
+    return Logprobs(output=True, top=int(body.logprobs), prompt_start=0 if body.echo else None)
+
+
+class CompletionDialect:
+    """Writes OpenAI text completions, whole and in chunks."""
+
+    def __init__(self, service: Service, work: Work, body: CompletionBody) -> None:
+        self._tokenizer = service.tokenizer
+        self._work = work
+        self._echo = bool(body.echo)
+        self._logprobs = body.logprobs is not None and body.logprobs is not False
+        self._wants_usage = bool(body.stream_options and body.stream_options.include_usage)
+        self._tally = Tally(work)
+        self._id = f"cmpl-{work.request_id}"
+        self._created = int(work.received_at)
+        self._model = service.config.served_name
+        self._offsets = [0] * work.sequences
+        """Characters of each choice's text that have been told by `text_offset`."""
+        self._begun: set[int] = set()
+
+    def opening(self) -> Iterable[object]:
+        return ()
+
+    def events(self, piece: Piece) -> Iterable[object]:
+        self._tally.add(piece)
+        first = piece.index not in self._begun
+        self._begun.add(piece.index)
+        choice = self._choice(piece.index, [piece], self._echo and first)
+        if choice.text or choice.finish_reason or choice.logprobs:
+            yield self._answer([choice])
+
+    def closing(self) -> Iterable[object]:
+        if self._wants_usage:
+            yield self._answer([], self._tally.usage())
+
+    def whole(self, pieces: list[Piece]) -> object:
+        for piece in pieces:
+            self._tally.add(piece)
+        choices = [
+            self._choice(index, of_choice, self._echo) for index, of_choice in enumerate(self._work.by_sequence(pieces))
+        ]
+        return self._answer(choices, self._tally.usage())
+
+    def _choice(self, index: int, pieces: list[Piece], echo: bool) -> CompletionChoice:
+        prompt_ids = self._work.prompt_of(index).token_ids
+        prompt_text = self._tokenizer.decode(prompt_ids, skip_special=True) if echo else ""
+        return CompletionChoice(
+            index=index,
+            text=prompt_text + "".join(piece.text for piece in pieces),
+            logprobs=self._choice_logprobs(index, pieces, prompt_ids if echo else []) if self._logprobs else None,
+            finish_reason=pieces[-1].finish,
+            matched_stop=pieces[-1].matched,
+        )
+
+    def _choice_logprobs(self, index: int, pieces: list[Piece], prompt_ids: list[int]) -> CompletionLogprobs:
+        records = [record for piece in pieces for record in piece.prompt_logprobs or ()] if prompt_ids else []
+        ids = prompt_ids[: len(records)] + [i for piece in pieces for i in piece.token_ids]
+        records += [record for piece in pieces for record in piece.logprobs or ()]
+        tokens = [self._tokenizer.token_text(token_id) for token_id in ids[: len(records)]]
+        offsets = []
+        for token in tokens:
+            offsets.append(self._offsets[index])
+            self._offsets[index] += len(token)
+        values = [None if record is None else record.logprob for record in records]
+        return CompletionLogprobs(tokens, values, [_top(record, self._tokenizer) for record in records], offsets)
+
+    def _answer(self, choices: list[CompletionChoice], usage: Usage | None = None) -> CompletionAnswer:
+        return CompletionAnswer(id=self._id, created=self._created, model=self._model, choices=choices, usage=usage)
+
+
+def _top(record: TokenLogprob | None, tokenizer: Tokenizer) -> dict[str, float] | None:
+    """Return the alternatives by their text; the token itself is always among them (OpenAI)."""
+    if record is None:
+        return None
+    top = {tokenizer.token_text(token_id): logprob for token_id, logprob in record.top}
+    top.setdefault(tokenizer.token_text(record.token_id), record.logprob)
+    return top

@@ -1,0 +1,31 @@
+"""Attention of one step: the place where kernels are chosen. Today every device takes the torch reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from engine.kernels.reference import PageViews, causal_mask, chunk_attention, decode_attention
+from engine.model.batch import SequenceSlice
+
+
+class StepAttention:
+    """Attention over the pages of a step's sequences; made once a step, called in every layer."""
+
+    def __init__(self, sequences: Sequence[SequenceSlice], decodes: int, kv: Tensor) -> None:
+        """`kv` is any layer `[2, H, P, S, D]`; the first `decodes` sequences have one new token each."""
+        self._decodes = decodes
+        self._views = PageViews([one.pages for one in sequences], [one.context for one in sequences], kv)
+        chunks = sequences[decodes:]
+        self._rows = [slice(one.start, one.start + one.length) for one in chunks]
+        self._masks = [causal_mask(one.length, one.context, kv) for one in chunks]
+
+    def __call__(self, q: Tensor, kv: Tensor) -> Tensor:
+        """Return `[tokens, Hq, D]` for queries of that shape; `kv` holds the new tokens already."""
+        views = self._views.of(kv)
+        parts = [decode_attention(q[: self._decodes], views[: self._decodes])] if self._decodes else []
+        for rows, mask, view in zip(self._rows, self._masks, views[self._decodes :], strict=True):
+            parts.append(chunk_attention(q[rows], view, mask))
+        return torch.cat(parts) if len(parts) > 1 else parts[0]

@@ -1,0 +1,120 @@
+"""From logits to tokens.
+
+Random numbers are a function of (seed, output position) only, and each row is worked on alone: a sequence's
+tokens do not depend on what it is batched with, nor on which engine computes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine.messages import SamplingParams, TokenLogprob
+from engine.model.logprobs import prompt_logprobs, token_logprobs
+from engine.model.sampling_state import SamplingState, finish_of
+
+__all__ = ["Sampled", "SamplingState", "finish_of", "prompt_logprobs", "sample"]
+
+FIRST_CANDIDATES = 128
+"""Among how many of the best a nucleus is looked for at first. A full sort costs twenty times more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """A chosen token, and its logprob when the request asked for it."""
+
+    token_id: int
+    logprob: TokenLogprob | None
+    is_finite: bool = True
+    """False: the row's logits hold NaN or infinity, so the token means nothing and the request must fail."""
+
+
+@torch.inference_mode()
+def sample(logits: Tensor, states: Sequence[SamplingState]) -> list[Sampled]:
+    """Choose the next token of each sequence from float32 logits `[B, vocab]`; records nothing.
+
+    Greedy rows without extras cost one argmax together; a random row costs 0.2 ms at a vocabulary of 49,152.
+    """
+    best = logits.argmax(dim=-1)
+    chosen: list[int] = best.tolist()
+    # NaN counts as the largest, so the best logit is finite only if there is neither NaN nor +infinity.
+    finite: list[bool] = logits.gather(1, best[:, None])[:, 0].isfinite().tolist()
+    if all(state.is_plain_greedy for state in states):
+        return [Sampled(token_id, None, good) for token_id, good in zip(chosen, finite, strict=True)]
+    for index, (row, state) in enumerate(zip(logits, states, strict=True)):
+        if not finite[index]:
+            continue
+        adjusted = state.adjust(row) if state.is_adjusted else row
+        if state.params.temperature > 0:
+            chosen[index] = _drawn(adjusted, state.params, len(state.output_ids))
+        elif state.is_adjusted:
+            chosen[index] = int(adjusted.argmax())
+    logprobs = _logprobs(logits, states, chosen)
+    return [
+        Sampled(token_id, logprobs.get(index), good)
+        for index, (token_id, good) in enumerate(zip(chosen, finite, strict=True))
+    ]
+
+
+def _logprobs(logits: Tensor, states: Sequence[SamplingState], chosen: Sequence[int]) -> dict[int, TokenLogprob]:
+    """Return row -> logprob for the rows that want one; one call for each number of alternatives."""
+    wanted: dict[int, list[int]] = {}
+    for index, state in enumerate(states):
+        if state.params.logprobs:
+            wanted.setdefault(state.params.top_logprobs, []).append(index)
+    return {
+        index: logprob
+        for alternatives, rows in wanted.items()
+        for index, logprob in zip(
+            rows, token_logprobs(logits[rows], [chosen[row] for row in rows], alternatives), strict=True
+        )
+    }
+
+
+def uniform(seed: int, position: int) -> float:
+    """Return a number in [0, 1) that depends on nothing else (Philox 4x64, counter mode, 53 bits)."""
+    bits = int(np.random.Philox(key=seed % 2**64, counter=position).random_raw())
+    return (bits >> 11) * 2.0**-53
+
+
+def _drawn(row: Tensor, params: SamplingParams, position: int) -> int:
+    """Draw by the inverse of the cumulative distribution."""
+    # The maximum is taken off first, so that a tiny temperature cannot overflow.
+    probabilities = torch.softmax((row - row.max()) / params.temperature, dim=-1)
+    candidates = None
+    if params.top_k or params.top_p < 1 or params.min_p > 0:
+        probabilities, candidates = _filtered(probabilities, params)
+    cumulative = probabilities.cumsum(0, dtype=torch.float64)
+    target = uniform(params.seed, position) * cumulative[-1:]
+    index = torch.searchsorted(cumulative, target, right=True)
+    return int(index if candidates is None else candidates[index])
+
+
+def _filtered(probabilities: Tensor, params: SamplingParams) -> tuple[Tensor, Tensor]:
+    """Return the kept probabilities, best first, and their ids: top-k, of that top-p, then min-p."""
+    best, ids = _nucleus_candidates(probabilities, params)
+    before = best.cumsum(0, dtype=torch.float64) - best
+    total = best.sum(dtype=torch.float64) if params.top_k else 1.0
+    kept = (before < params.top_p * total) & (best >= params.min_p * best[0])
+    kept[0] = True
+    count = int(kept.sum())
+    return best[:count], ids[:count]
+
+
+def _nucleus_candidates(probabilities: Tensor, params: SamplingParams) -> tuple[Tensor, Tensor]:
+    """Return as many of the best as the filters can need."""
+    vocab = probabilities.shape[0]
+    if params.top_k:
+        return probabilities.topk(min(params.top_k, vocab))
+    count = min(FIRST_CANDIDATES, vocab)
+    while True:
+        best, ids = probabilities.topk(count)
+        is_enough = float(best.sum(dtype=torch.float64)) >= params.top_p
+        is_below = float(best[-1]) < params.min_p * float(best[0])
+        if is_enough or is_below or count == vocab:
+            return best, ids
+        count = min(8 * count, vocab)

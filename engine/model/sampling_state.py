@@ -1,0 +1,89 @@
+"""What the choice of a sequence's next token depends on beside its logits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from engine.messages import FinishReason, SamplingParams
+
+
+class SamplingState:
+    """One sequence's parameters and output so far.
+
+    A function of prompt and output alone: decode rebuilds it from the prompt and the first token.
+    """
+
+    def __init__(self, params: SamplingParams, prompt_ids: Sequence[int], eos_ids: Sequence[int]) -> None:
+        self.params = params
+        self.output_ids: list[int] = []
+        self.end_ids = frozenset(params.stop_token_ids) | (frozenset() if params.ignore_eos else set(eos_ids))
+        """Tokens that end the answer, once `min_tokens` are out."""
+        self._prompt_ids = prompt_ids
+        self._has_penalties = (
+            params.presence_penalty != 0 or params.frequency_penalty != 0 or params.repetition_penalty != 1
+        )
+        self._counts: Tensor | None = None
+        self._seen: Tensor | None = None
+
+    def record(self, token_id: int) -> None:
+        """Append an output token. `sample` does not: the caller decides what is part of the answer."""
+        self.output_ids.append(token_id)
+        if self._counts is not None and self._seen is not None:
+            self._counts[token_id] += 1
+            self._seen[token_id] += 1
+
+    @property
+    def is_plain_greedy(self) -> bool:
+        """The next token is the best logit as the model gave it, and nothing else is asked."""
+        return self.params.temperature == 0 and not self.params.logprobs and not self.is_adjusted
+
+    @property
+    def is_adjusted(self) -> bool:
+        """`adjust` would change the next logits."""
+        return bool(self._has_penalties or self.params.logit_bias or self._is_end_barred)
+
+    @property
+    def _is_end_barred(self) -> bool:
+        return len(self.output_ids) < self.params.min_tokens and bool(self.end_ids)
+
+    def adjust(self, row: Tensor) -> Tensor:
+        """Return the logits `[vocab]` after penalties, bias and barred end tokens, in that order."""
+        row = self._penalised(row) if self._has_penalties else row.clone()
+        if self.params.logit_bias:
+            ids = torch.tensor(list(self.params.logit_bias), device=row.device)
+            row[ids] += torch.tensor(list(self.params.logit_bias.values()), device=row.device)
+        if self._is_end_barred:
+            row[torch.tensor(list(self.end_ids), device=row.device)] = -torch.inf
+        return row
+
+    def _penalised(self, row: Tensor) -> Tensor:
+        """Repetition counts prompt and output (CTRL, arXiv 1909.05858), the others output only (OpenAI)."""
+        params = self.params
+        if self._counts is None or self._seen is None:
+            self._counts = _counts(self.output_ids, row)
+            self._seen = _counts([*self._prompt_ids, *self.output_ids], row)
+        repeated = torch.where(row > 0, row / params.repetition_penalty, row * params.repetition_penalty)
+        row = torch.where(self._seen > 0, repeated, row)
+        row -= params.frequency_penalty * self._counts
+        row -= params.presence_penalty * (self._counts > 0)
+        return row
+
+
+def finish_of(token_id: int, state: SamplingState) -> FinishReason | None:
+    """Return why the answer ends with `token_id`, which `state` has recorded already; None if it goes on."""
+    if token_id in state.end_ids and len(state.output_ids) > state.params.min_tokens:
+        return FinishReason.STOP
+    if len(state.output_ids) >= state.params.max_tokens:
+        return FinishReason.LENGTH
+    return None
+
+
+def _counts(ids: Sequence[int], like: Tensor) -> Tensor:
+    """Return how often each token of the vocabulary occurs, float32 `[vocab]`."""
+    # Not an inference tensor, though `sample` runs in inference mode: `record` changes it later, outside.
+    with torch.inference_mode(False):
+        counted = torch.bincount(torch.tensor(ids, dtype=torch.int64), minlength=like.shape[0])
+        return counted.to(device=like.device, dtype=torch.float32)

@@ -1,0 +1,87 @@
+"""Decode's rooms and what the reader's facade tells its control thread about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from engine.observe.records import RoomRecord
+from engine.transfer.decode_links import Link
+from engine.transfer.frames import Ready
+from engine.transfer.interface import FailReason, FirstToken
+from engine.transfer.rooms import DecodeState
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRoom:
+    """From the loop: offer a room."""
+
+    rid: str
+    room: int
+    bootstrap: str
+    prompt_tokens: int
+    prompt_hash: bytes
+    prefix_tokens: int
+    record: RoomRecord
+
+
+@dataclass(frozen=True, slots=True)
+class GrantPages:
+    """From the loop: pool pages of the whole prompt, cached prefix included."""
+
+    rid: str
+    pages: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FailRoom:
+    """From the loop: end a room."""
+
+    rid: str
+    reason: FailReason
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseRoom:
+    """From the loop: tell prefill that this room will never be offered."""
+
+    room: int
+    bootstrap: str
+    detail: str
+
+
+@dataclass(slots=True)
+class DecodeRoom:
+    """One transfer into this instance's pages."""
+
+    asked: OpenRoom
+    link: Link
+    total_pages: int
+    prefix_pages: int
+    state: DecodeState = DecodeState.ABSENT
+    deadline: float = float("inf")
+    """When EXPIRED happens: pairing, or the end of being remembered."""
+    pages: tuple[int, ...] = ()
+    is_granted: bool = False
+    waiting: list[Ready] = field(default_factory=list)
+    """Chunks that are ready and not posted yet."""
+    next_page: int = 0
+    """First page of the next chunk."""
+    reads: int = 0
+    """Posted and not answered yet."""
+    last_seen: bool = False
+    first: FirstToken | None = None
+    reason: FailReason | None = None
+    detail: str = ""
+
+    @property
+    def rid(self) -> str:
+        return self.asked.rid
+
+    @property
+    def number(self) -> int:
+        return self.asked.room
+
+    @property
+    def record(self) -> RoomRecord:
+        return self.asked.record

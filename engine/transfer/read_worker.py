@@ -1,0 +1,297 @@
+"""Decode's NIXL thread: posts READs, polls and verifies them, and fences (invariant 3).
+
+One agent per link to a prefill incarnation. Only this thread touches agents, so dropping one is enough to
+know that no byte can arrive any more. Its state outlives the thread body: after a crash the next body goes on
+with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import select
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Event
+
+from engine.clock import Clock
+from engine.errors import TransferError
+from engine.kvcache.pool import KVPool
+from engine.transfer.checksums import differing_page
+from engine.transfer.inbox import Inbox
+from engine.transfer.interface import FailReason
+from engine.transfer.nixl_backend import Agent, Read, ReadState
+from engine.transfer.runs import Place, descriptors, merge
+
+log = logging.getLogger(__name__)
+
+FENCE_WAIT_S = 1.0
+IDLE_WAIT_MS = 100
+POLL_PAUSE_S = 50e-6
+STALLED_AFTER_S = 0.1
+STALLED_PAUSE_S = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPeer:
+    """Make an agent for a link; `agent_name` gets the generation appended."""
+
+    link: str
+    agent_name: str
+    metadata: bytes
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class ClosePeer:
+    """The incarnation is gone: drop its agent; its fences are then done."""
+
+    link: str
+
+
+@dataclass(frozen=True, slots=True)
+class PostRead:
+    """Read one chunk: `source_pages[i]` into `target_pages[i]`, then compare with `checksums`."""
+
+    link: str
+    rid: str
+    index: int
+    source_pages: tuple[int, ...]
+    target_pages: tuple[int, ...]
+    checksums: bytes
+    """As `page_checksums` returns them; empty: not verified."""
+
+
+@dataclass(frozen=True, slots=True)
+class FenceRoom:
+    """Make sure that no READ of this room can touch its pages; `RoomFenced` follows."""
+
+    link: str
+    rid: str
+
+
+Order = OpenPeer | ClosePeer | PostRead | FenceRoom
+
+
+@dataclass(frozen=True, slots=True)
+class PeerUnusable:
+    """No agent could be made for a link."""
+
+    link: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFinished:
+    """A chunk was read and verified, or `reason` says why not."""
+
+    rid: str
+    index: int
+    size_bytes: int
+    seconds: float
+    reason: FailReason | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RoomFenced:
+    rid: str
+
+
+Report = PeerUnusable | ReadFinished | RoomFenced
+
+
+@dataclass(slots=True)
+class _Running:
+    order: PostRead
+    read: Read
+    posted_at: float
+
+
+@dataclass(slots=True)
+class _Peer:
+    opened: OpenPeer
+    agent: Agent
+    remote: str
+    generation: int = 0
+    running: dict[tuple[str, int], _Running] = field(default_factory=dict)
+    fences: dict[str, float] = field(default_factory=dict)
+    """Room -> time at which waiting for its READs ends."""
+
+
+class ReadWorker:
+    """Owns decode's agents. `orders` comes from the control thread, `report` goes back to it."""
+
+    def __init__(
+        self,
+        pool: KVPool,
+        clock: Clock,
+        report: Callable[[Report], None],
+        stopping: Event,
+        make_agent: Callable[[str, KVPool], Agent] = Agent,
+    ) -> None:
+        self.orders: Inbox[Order] = Inbox()
+        self.agents_dropped = 0
+        self._pool = pool
+        self._here = Place(pool.address, pool.layout)
+        self._clock = clock
+        self._report = report
+        self._stopping = stopping
+        self._make_agent = make_agent
+        self._peers: dict[str, _Peer] = {}
+        self._in_hand: Order | None = None
+        self._poller = select.poll()
+        self._poller.register(self.orders.fileno(), select.POLLIN)
+
+    def run(self) -> None:
+        """Body of the supervised thread."""
+        self._resume()
+        while not self._stopping.is_set():
+            self._pause()
+            self.turn()
+        for link in list(self._peers):
+            self._close(link)
+
+    def turn(self) -> None:
+        """Carry out the orders that wait, then look at every READ and fence once."""
+        self.orders.settle()
+        while (order := self.orders.take()) is not None:
+            self._in_hand = order
+            self._obey(order)
+            self._in_hand = None
+        for peer in list(self._peers.values()):
+            self._poll(peer)
+            self._fence(peer)
+
+    def _resume(self) -> None:
+        """Answer for the order that a crash interrupted: a lost one would leave its room waiting for ever."""
+        order, self._in_hand = self._in_hand, None
+        if isinstance(order, PostRead):
+            self._finish(order, 0.0, FailReason.READ_FAILED, "the read thread crashed while posting it")
+        elif order is not None:
+            self._obey(order)
+
+    def _pause(self) -> None:
+        posted = [running.posted_at for peer in self._peers.values() for running in peer.running.values()]
+        if not posted:
+            fencing = any(peer.fences for peer in self._peers.values())
+            self._poller.poll(1 if fencing else IDLE_WAIT_MS)
+        elif not len(self.orders):
+            stalled = self._clock.monotonic() - min(posted) > STALLED_AFTER_S
+            time.sleep(STALLED_PAUSE_S if stalled else POLL_PAUSE_S)
+
+    def _obey(self, order: Order) -> None:
+        match order:
+            case OpenPeer():
+                self._open(order)
+            case ClosePeer():
+                self._close(order.link)
+            case PostRead():
+                self._post(order)
+            case FenceRoom():
+                peer = self._peers.get(order.link)
+                if peer is None:
+                    self._report(RoomFenced(order.rid))
+                else:
+                    peer.fences[order.rid] = self._clock.monotonic() + FENCE_WAIT_S
+
+    def _open(self, order: OpenPeer) -> None:
+        self._close(order.link)
+        try:
+            agent, remote = self._new_agent(order, 0)
+        except TransferError as error:
+            self._report(PeerUnusable(order.link, str(error)))
+            return
+        self._peers[order.link] = _Peer(order, agent, remote)
+
+    def _new_agent(self, order: OpenPeer, generation: int) -> tuple[Agent, str]:
+        agent = self._make_agent(f"{order.agent_name}/{generation}", self._pool)
+        try:
+            return agent, agent.add_peer(order.metadata)
+        except TransferError:
+            agent.drop([])
+            raise
+
+    def _close(self, link: str) -> None:
+        peer = self._peers.pop(link, None)
+        if peer is None:
+            return
+        self._drop_agent(peer)
+        for running in peer.running.values():
+            self._finish(running.order, 0.0, FailReason.PEER_GONE, "the link was closed")
+        for rid in peer.fences:
+            self._report(RoomFenced(rid))
+
+    def _drop_agent(self, peer: _Peer) -> None:
+        self.agents_dropped += 1
+        peer.agent.drop([running.read for running in peer.running.values()])
+
+    def _post(self, order: PostRead) -> None:
+        peer = self._peers.get(order.link)
+        if peer is None:
+            self._finish(order, 0.0, FailReason.READ_FAILED, "no agent for this link")
+            return
+        runs = merge(order.source_pages, order.target_pages)
+        here, there = descriptors(peer.opened.place, self._here, runs)
+        started = self._clock.monotonic()
+        read = peer.agent.read(peer.remote, here, there)
+        peer.running[order.rid, order.index] = _Running(order, read, started)
+        self._poll(peer)
+
+    def _poll(self, peer: _Peer) -> None:
+        for key, running in list(peer.running.items()):
+            state = peer.agent.poll(running.read)
+            if state is ReadState.RUNNING:
+                continue
+            seconds = self._clock.monotonic() - running.posted_at
+            del peer.running[key]
+            peer.agent.release(running.read)
+            if state is ReadState.ERROR:
+                self._finish(running.order, seconds, FailReason.READ_FAILED, running.read.error or "ERR")
+            elif running.order.rid not in peer.fences:
+                self._verify(running.order, seconds)
+
+    def _verify(self, order: PostRead, seconds: float) -> None:
+        page = differing_page(self._pool, order.target_pages, order.checksums) if order.checksums else None
+        if page is None:
+            self._finish(order, seconds)
+            return
+        detail = f"page {order.index + page} of the prompt differs from what prefill computed"
+        self._finish(order, seconds, FailReason.CHECKSUM_MISMATCH, detail)
+
+    def _finish(self, order: PostRead, seconds: float, reason: FailReason | None = None, detail: str = "") -> None:
+        size = len(order.target_pages) * self._pool.layout.page_bytes
+        self._report(ReadFinished(order.rid, order.index, size, seconds, reason, detail))
+
+    def _fence(self, peer: _Peer) -> None:
+        """Report rooms without running READs; past the deadline drop the agent, which settles all of them."""
+        now = self._clock.monotonic()
+        unsettled = {rid for rid, _ in peer.running}
+        for rid, until in list(peer.fences.items()):
+            if rid not in unsettled:
+                del peer.fences[rid]
+                self._report(RoomFenced(rid))
+            elif now >= until:
+                self._renew(peer)
+                return
+
+    def _renew(self, peer: _Peer) -> None:
+        """Drop a peer's agent and go on with a new one; rooms that are not being fenced read again."""
+        log.warning("dropping NIXL agent %s: unfinished reads of a failed room", peer.agent.name)
+        fenced, peer.fences = list(peer.fences), {}
+        again = [running.order for (rid, _), running in peer.running.items() if rid not in fenced]
+        self._drop_agent(peer)
+        peer.running = {}
+        for rid in fenced:
+            self._report(RoomFenced(rid))
+        peer.generation += 1
+        try:
+            peer.agent, peer.remote = self._new_agent(peer.opened, peer.generation)
+        except TransferError as error:
+            del self._peers[peer.opened.link]
+            for order in again:
+                self._finish(order, 0.0, FailReason.READ_FAILED, str(error))
+            self._report(PeerUnusable(peer.opened.link, str(error)))
+            return
+        for order in again:
+            self._post(order)

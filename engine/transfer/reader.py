@@ -1,0 +1,118 @@
+"""Decode's side of the transfer: `engine.transfer.interface.Reader`."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from threading import Event as ThreadEvent
+
+from engine.clock import Clock
+from engine.config import EngineConfig
+from engine.kvcache.pool import KVPool
+from engine.observe.journal import Journal
+from engine.observe.records import RoomRecord, Sample
+from engine.observe.threads import Supervisor
+from engine.transfer.contract import geometry_of
+from engine.transfer.decode_control import DecodeControl
+from engine.transfer.decode_links import LinkPhase
+from engine.transfer.decode_rooms import FailRoom, GrantPages, OpenRoom, RefuseRoom
+from engine.transfer.facade import TransferFacade, prompt_hash
+from engine.transfer.interface import FailReason
+from engine.transfer.read_worker import ReadWorker
+from engine.transfer.registry import Resolver
+from engine.transfer.rooms import shown
+
+log = logging.getLogger(__name__)
+
+EXIT_FENCE_HANGS = 70
+
+
+def end_process(why: str) -> None:
+    """End the instance at once: no page of a hanging fence may ever be used again."""
+    log.critical("ending this instance: %s", why)
+    os._exit(EXIT_FENCE_HANGS)
+
+
+class DecodeReader(TransferFacade):
+    """Reads pages from prefills. Three threads: control, NIXL reads, registry lookups."""
+
+    threads = ("transfer-control", "transfer-nixl", "transfer-registry")
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        pool: KVPool,
+        contract: dict[str, str],
+        clock: Clock,
+        journal: Journal,
+        supervisor: Supervisor,
+        end_instance: Callable[[str], None] = end_process,
+    ) -> None:
+        stopping = ThreadEvent()
+        self._config = config
+        self._worker = ReadWorker(pool, clock, lambda report: self._control.inbox.put(report), stopping)
+        self._resolver = Resolver(lambda answer: self._control.inbox.put(answer), stopping)
+        self._control = DecodeControl(
+            config,
+            contract,
+            geometry_of(pool),
+            clock,
+            journal,
+            stopping,
+            order=self._worker.orders.put,
+            ask=self._resolver.ask,
+            end_instance=end_instance,
+        )
+        super().__init__(self._control, supervisor, stopping)
+
+    def start(self) -> None:
+        """Start the threads and reach for every configured prefill; does not wait for any."""
+        self._control.links.dial_all()
+        self._start_thread("transfer-control", self._control.run)
+        self._start_thread("transfer-nixl", self._worker.run)
+        self._start_thread("transfer-registry", self._resolver.run)
+
+    def open(
+        self,
+        rid: str,
+        room: int,
+        bootstrap: str,
+        prompt_ids: list[int],
+        prefix_tokens: int,
+        record: RoomRecord,
+    ) -> None:
+        """Offer the room to the prefill behind `bootstrap`; see the interface."""
+        record.state = "announced"
+        hashed = prompt_hash(prompt_ids)
+        asked = OpenRoom(rid, room, bootstrap, len(prompt_ids), hashed, prefix_tokens, record)
+        self._control.inbox.put(asked)
+
+    def grant(self, rid: str, pages: list[int]) -> None:
+        """Give the pool pages of the whole prompt, cached prefix included, in order."""
+        self._control.inbox.put(GrantPages(rid, tuple(pages)))
+
+    def refuse(self, room: int, bootstrap: str, detail: str) -> None:
+        """Tell prefill that this room will not be offered (queue full), so that its leg fails at once."""
+        self._control.inbox.put(RefuseRoom(room, bootstrap, detail))
+
+    def fail(self, rid: str, reason: FailReason, detail: str) -> None:
+        """Ask to end a room; `Failed` follows, or `Landed` when COMMIT was asked before and wins."""
+        self._control.inbox.put(FailRoom(rid, reason, detail))
+
+    def problems(self) -> list[str]:
+        """Return dead threads, and that no prefill works when there should be one."""
+        found = super().problems()
+        links = list(self._control.links.current.values())
+        if links and not any(link.phase is LinkPhase.UP for link in links):
+            reasons = "; ".join(f"{link.bootstrap}: {link.error or link.phase}" for link in links)
+            found.append(f"no prefill is reachable ({reasons})")
+        return found
+
+    def samples(self) -> list[Sample]:
+        """Return the transfer metrics."""
+        found = self._samples([shown(room.state) for room in list(self._control.rooms.values())])
+        links = list(self._control.links.current.values())
+        found.append(Sample("transfer_peers", sum(link.phase is LinkPhase.UP for link in links)))
+        found.append(Sample("transfer_agents_dropped_total", self._worker.agents_dropped))
+        return found

@@ -1,0 +1,71 @@
+"""Prefill's side of the transfer: `engine.transfer.interface.Source`."""
+
+from __future__ import annotations
+
+from threading import Event as ThreadEvent
+
+from engine.clock import Clock
+from engine.config import EngineConfig
+from engine.kvcache.pool import KVPool
+from engine.observe.journal import Journal
+from engine.observe.records import RoomRecord, Sample
+from engine.observe.threads import Supervisor
+from engine.transfer.contract import geometry_of
+from engine.transfer.facade import TransferFacade, prompt_hash
+from engine.transfer.interface import FailReason, FirstToken
+from engine.transfer.prefill_control import PrefillControl
+from engine.transfer.prefill_rooms import FailLeg, Leg
+from engine.transfer.rooms import shown
+from engine.transfer.source_worker import Chunk, SourceWorker
+
+
+class PrefillSource(TransferFacade):
+    """Offers computed pages to decodes. Two threads: control, and one for NIXL and checksums."""
+
+    threads = ("transfer-control", "transfer-nixl")
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        pool: KVPool,
+        contract: dict[str, str],
+        clock: Clock,
+        journal: Journal,
+        supervisor: Supervisor,
+    ) -> None:
+        stopping = ThreadEvent()
+        page_bytes = pool.layout.page_bytes
+        self._control = PrefillControl(config, contract, geometry_of(pool), page_bytes, clock, journal, stopping)
+        self._worker = SourceWorker(pool, clock, config.checksums, self._control.inbox.put, stopping)
+        self._agent_name = f"{config.instance}/{config.incarnation}/0"
+        super().__init__(self._control, supervisor, stopping)
+
+    @property
+    def control_endpoint(self) -> str:
+        """`tcp://host:port` where the control channel is bound."""
+        return self._control.peers.channel.endpoint
+
+    def start(self) -> None:
+        """Register the pool with NIXL and start the threads; 0.5 s. Raises TransferError."""
+        self._control.serve(self._worker, self._worker.open(self._agent_name))
+        self._start_thread("transfer-control", self._control.run)
+        self._start_thread("transfer-nixl", self._worker.run)
+
+    def announce(self, rid: str, room: int, prompt_ids: list[int], record: RoomRecord) -> None:
+        """The HTTP leg has come. `Paired` or `Failed` follows."""
+        record.state = "announced"
+        self._control.inbox.put(Leg(rid, room, len(prompt_ids), prompt_hash(prompt_ids), record))
+
+    def ready(self, rid: str, first_page: int, pages: list[int], first: FirstToken | None) -> None:
+        """Pages `first_page..` of the prompt are computed, in pool pages `pages`; see the interface."""
+        self._worker.chunks.put(Chunk(rid, first_page, tuple(pages), first))
+
+    def fail(self, rid: str, reason: FailReason, detail: str) -> None:
+        """Ask to end a room; `Failed` follows, or `Committed` when that was decided before."""
+        self._control.inbox.put(FailLeg(rid, reason, detail))
+
+    def samples(self) -> list[Sample]:
+        """Return the transfer metrics."""
+        found = self._samples([shown(room.state) for room in list(self._control.rooms.values())])
+        found.append(Sample("transfer_peers", len(self._control.peers.known)))
+        return found

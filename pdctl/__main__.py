@@ -1,0 +1,7 @@
+"""`python -m pdctl`, the same as `pdctl`."""
+
+import sys
+
+from pdctl.cli import main
+
+sys.exit(main())

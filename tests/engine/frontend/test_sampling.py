@@ -1,0 +1,54 @@
+"""Sampling values: defaults, bounds, and what the context leaves."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.errors import RequestError
+from engine.frontend.bodies import Knobs
+from engine.frontend.sampling import EXCLUSIVE, RANGES, Limits, Logprobs, choose_sampling
+
+LIMITS = Limits(vocab_size=100, context_tokens=50)
+
+
+def test_defaults_are_neutral() -> None:
+    """Nothing given means plain sampling at temperature 1, as long as the context allows."""
+    chosen = choose_sampling(Knobs(), None, None, Logprobs(), 10, LIMITS)
+    assert (chosen.temperature, chosen.top_p, chosen.top_k, chosen.min_p) == (1.0, 1.0, 0, 0.0)
+    assert (chosen.presence_penalty, chosen.frequency_penalty, chosen.repetition_penalty) == (0.0, 0.0, 1.0)
+    assert (chosen.max_tokens, chosen.prompt_logprobs, chosen.logprobs) == (40, None, False)
+
+
+def test_absent_seed_is_random_and_given_seed_is_kept() -> None:
+    """Two requests without a seed differ; a negative seed is a seed too."""
+    unseeded = {choose_sampling(Knobs(), 1, None, Logprobs(), 1, LIMITS).seed for _ in range(4)}
+    assert len(unseeded) == 4
+    assert choose_sampling(Knobs(seed=7), 1, None, Logprobs(), 1, LIMITS).seed == 7
+    assert choose_sampling(Knobs(seed=-1), 1, None, Logprobs(), 1, LIMITS).seed == (1 << 63) - 1
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_bounds_hold(name: str) -> None:
+    """Each bound is allowed, but for those that are said to be exclusive; beyond is refused by name."""
+    low, high = RANGES[name]
+    step = 1 if isinstance(low, int) else 0.001
+    refused = [low - step, high + step] + ([low] if name in EXCLUSIVE else [])
+    for value in refused:
+        with pytest.raises(RequestError) as caught:
+            choose_sampling(Knobs(**{name: value}), 10, None, Logprobs(), 1, LIMITS)
+        assert caught.value.param == name
+    for value in (high, low + step if name in EXCLUSIVE else low):
+        choose_sampling(Knobs(**{name: value}), 10, None, Logprobs(), 1, LIMITS)
+
+
+def test_scoring_may_fill_the_context() -> None:
+    """A prompt of exactly the context can be scored, but not continued."""
+    assert choose_sampling(Knobs(), 0, None, Logprobs(prompt_start=0), 50, LIMITS).max_tokens == 0
+    with pytest.raises(RequestError, match=r"50 tokens.*holds 50"):
+        choose_sampling(Knobs(), 1, None, Logprobs(), 50, LIMITS)
+
+
+def test_prompt_logprobs_carry_start_and_alternatives() -> None:
+    """What was asked of the prompt reaches the scheduler as one pair."""
+    chosen = choose_sampling(Knobs(), 1, None, Logprobs(output=True, top=3, prompt_start=4), 10, LIMITS)
+    assert (chosen.prompt_logprobs, chosen.prompt_logprobs_start, chosen.top_logprobs) == (3, 4, 3)

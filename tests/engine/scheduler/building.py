@@ -1,0 +1,203 @@
+"""What the scheduler tests are built from: requests, and fakes of the transfer threads and of the model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from engine.config import EngineConfig, Role
+from engine.kvcache.pages import PageLedger
+from engine.messages import Abort, Delta, Drain, Failure, Generate, RoomRef, SamplingParams, ToScheduler
+from engine.model.sampling import Sampled
+from engine.observe.journal import Journal
+from engine.observe.records import RoomRecord, Sample
+from engine.scheduler.book import Book
+from engine.scheduler.loop import Loop
+from engine.scheduler.plan import Planner, StepPlan
+from engine.scheduler.progress import Progress
+from engine.scheduler.roles import Decode, Prefill, Unified
+from engine.scheduler.runner import StepResult
+from engine.transfer.interface import Event, FailReason, FirstToken
+from tests.engine.clock import ManualClock
+
+EOS = 2
+
+
+def config(role: Role, **changes: object) -> EngineConfig:
+    """Return a small configuration: pages of 4 tokens, chunks of 8."""
+    values: dict[str, object] = {
+        "role": role,
+        "model": "none",
+        "served_name": "tiny",
+        "instance": f"{role}-0",
+        "incarnation": "0" * 32,
+        "port": 1,
+        "page_size": 4,
+        "kv_tokens": 64,
+        "chunk_tokens": 8,
+        "max_running": 4,
+        "max_queued": 8,
+    }
+    return EngineConfig(**(values | changes))  # type: ignore[arg-type]
+
+
+def generate(rid: str, prompt: int, max_tokens: int = 4, room: int | None = None, **changes: object) -> Generate:
+    """Return a request with a prompt of that many tokens."""
+    values: dict[str, object] = {
+        "rid": rid,
+        "request_id": f"request-{rid}",
+        "prompt_ids": list(range(10, 10 + prompt)),
+        "sampling": SamplingParams(max_tokens=max_tokens, temperature=0.0),
+        "room": None if room is None else RoomRef("127.0.0.1", 8998, room),
+        "received_at": 1_000_000.0,
+        "deadline_s": 600.0,
+    }
+    return Generate(**(values | changes))  # type: ignore[arg-type]
+
+
+class ScriptedInbox:
+    """A fake of the message sockets: hands out what the test puts in, keeps what the loop answers."""
+
+    def __init__(self) -> None:
+        self.messages: list[ToScheduler] = []
+        self.answers: list[Delta | Failure] = []
+
+    def receive(self, patience_ms: int) -> list[ToScheduler]:
+        messages, self.messages = self.messages, []
+        return messages
+
+    def answer(self, items: list[Delta | Failure]) -> None:
+        self.answers += items
+
+    def of(self, rid: str) -> list[Delta | Failure]:
+        """Return what one sequence was told."""
+        return [item for item in self.answers if item.rid == rid]
+
+
+@dataclass
+class CountingRunner:
+    """A fake of the model: the token after n tokens is 100 + n, so tokens show what was computed."""
+
+    plans: list[StepPlan] = field(default_factory=list)
+    broken: set[str] = field(default_factory=set)
+    """Sequences whose logits are NaN."""
+
+    def step(self, plan: StepPlan) -> StepResult:
+        self.plans.append(plan)
+        result = StepResult()
+        for work in plan.works:
+            if work.samples and not work.sequence.scores_only:
+                rid = work.sequence.rid
+                result.sampled[rid] = Sampled(100 + work.start + work.length, None, rid not in self.broken)
+        return result
+
+
+class ScriptedTransfer:
+    """A fake of both transfer sides: notes the loop's calls, hands out the events the test puts in."""
+
+    control_endpoint = "tcp://127.0.0.1:1"
+    wakeup_fd = -1
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[object, ...]] = []
+        self.events: list[Event] = []
+
+    def poll(self) -> list[Event]:
+        events, self.events = self.events, []
+        return events
+
+    def fail(self, rid: str, reason: FailReason, detail: str) -> None:
+        self.calls.append(("fail", rid, reason))
+
+    def announce(self, rid: str, room: int, prompt_ids: list[int], record: RoomRecord) -> None:
+        self.calls.append(("announce", rid, room))
+
+    def ready(self, rid: str, first_page: int, pages: list[int], first: FirstToken | None) -> None:
+        self.calls.append(("ready", rid, first_page, len(pages), None if first is None else first.token_id))
+
+    def open(
+        self, rid: str, room: int, bootstrap: str, prompt_ids: list[int], prefix_tokens: int, record: RoomRecord
+    ) -> None:
+        self.calls.append(("open", rid, room, bootstrap))
+
+    def grant(self, rid: str, pages: list[int]) -> None:
+        self.calls.append(("grant", rid, len(pages)))
+
+    def progress(self, loop_tick: int, longest_step_s: float) -> None: ...
+
+    def drain(self) -> None:
+        self.calls.append(("drain",))
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def samples(self) -> list[Sample]:
+        return []
+
+    def problems(self) -> list[str]:
+        return []
+
+    def refused_peers(self) -> dict[str, str]:
+        return {}
+
+
+class Rig:
+    """A loop of one role with fakes around it; `turn` lets it go round."""
+
+    def __init__(self, role: Role, **changes: object) -> None:
+        self.config = config(role, **changes)
+        self.clock = ManualClock()
+        self.inbox = ScriptedInbox()
+        self.transfer = ScriptedTransfer()
+        self.runner = CountingRunner()
+        self.pages = PageLedger(self.config.kv_tokens // self.config.page_size)
+        self.book = Book(self.clock, self.config.page_size, self.pages, Journal(self.clock))
+        self.planner = Planner(self.config, self.book.queues, self.pages)
+        behaviour = {
+            Role.UNIFIED: lambda: Unified(self.book),
+            Role.PREFILL: lambda: Prefill(self.book, self.transfer),
+            Role.DECODE: lambda: Decode(self.book, self.transfer, self.planner, self.config.max_running),
+        }[role]()
+        self.loop = Loop(
+            self.config,
+            self.clock,
+            self.inbox,  # type: ignore[arg-type]
+            self.book,
+            self.planner,
+            behaviour,
+            self.runner,  # type: ignore[arg-type]
+            Progress(),
+            (EOS,),
+        )
+
+    def send(self, *messages: Generate | Abort | Drain) -> None:
+        """Give messages to the loop and let it turn once."""
+        self.inbox.messages += messages
+        self.turn()
+
+    def happen(self, *events: Event) -> None:
+        """Give events of the transfer threads to the loop and let it turn once."""
+        self.transfer.events += events
+        self.turn()
+
+    def turn(self, times: int = 1) -> None:
+        """Let the loop go round."""
+        for _ in range(times):
+            self.loop.turn()
+
+    def turn_until_idle(self, most: int = 500) -> None:
+        """Let the loop go round until nothing is computed any more."""
+        for _ in range(most):
+            before = len(self.runner.plans)
+            self.loop.turn()
+            if len(self.runner.plans) == before:
+                return
+        raise AssertionError(f"still computing after {most} turns")
+
+    def tokens(self, rid: str) -> list[int]:
+        """Return the tokens a sequence was told."""
+        return [token for item in self.inbox.of(rid) if isinstance(item, Delta) for token in item.token_ids]
+
+    def everything_is_free(self) -> bool:
+        """No sequence, no page in use."""
+        return len(self.book.queues) == 0 and self.pages.free_count == self.pages.total

@@ -1,0 +1,196 @@
+"""Decode's read thread against an agent whose READs end when the test says so."""
+
+from __future__ import annotations
+
+from threading import Event
+
+import pytest
+
+from engine.errors import TransferError
+from engine.kvcache.pool import KVLayout, KVPool
+from engine.transfer.checksums import page_checksums
+from engine.transfer.interface import FailReason
+from engine.transfer.nixl_backend import Read, ReadState
+from engine.transfer.read_worker import (
+    FENCE_WAIT_S,
+    ClosePeer,
+    FenceRoom,
+    OpenPeer,
+    PostRead,
+    ReadFinished,
+    ReadWorker,
+    Report,
+    RoomFenced,
+)
+from engine.transfer.runs import Descriptors, Place
+
+LAYOUT = KVLayout(layers=1, kv_heads=1, pages=8, page_size=2, head_dim=2, dtype="float32", item_bytes=4)
+PAGE_BYTES = 1 * 2 * 1 * 2 * 2 * 4
+
+
+class ManualClock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall(self) -> float:
+        return self.now
+
+
+class ManualAgent:
+    """Keeps READs running until `settle`; remembers what was posted and that it was dropped."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.posted: list[Read] = []
+        self.dropped: list[Read] | None = None
+
+    def add_peer(self, metadata: bytes) -> str:
+        return metadata.decode()
+
+    def read(self, peer: str, here: Descriptors, there: Descriptors) -> Read:
+        assert self.dropped is None
+        read = Read(handle=(peer, here.tolist(), there.tolist()))
+        self.posted.append(read)
+        return read
+
+    def poll(self, read: Read) -> ReadState:
+        return read.state
+
+    def release(self, read: Read) -> None:
+        assert read.state is not ReadState.RUNNING or self.dropped is not None
+
+    def drop(self, reads: list[Read]) -> None:
+        self.dropped = list(reads)
+
+
+class Bench:
+    """A worker whose turns are taken by hand."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.pool = KVPool(LAYOUT)
+        self.agents: list[ManualAgent] = []
+        self.reports: list[Report] = []
+        self.broken = False
+        self.worker = ReadWorker(self.pool, self.clock, self.reports.append, Event(), self._make)  # type: ignore[arg-type]
+        self.give(OpenPeer("link", "decode-0", b"source", Place(4096, LAYOUT)))
+
+    def _make(self, name: str, _: KVPool) -> ManualAgent:
+        if self.broken:
+            raise TransferError("no backend")
+        self.agents.append(ManualAgent(name))
+        return self.agents[-1]
+
+    def give(self, *orders: OpenPeer | ClosePeer | PostRead | FenceRoom) -> list[Report]:
+        """Give orders, take a turn, and return what was reported in it."""
+        for order in orders:
+            self.worker.orders.put(order)
+        before = len(self.reports)
+        self.worker.turn()
+        return self.reports[before:]
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def order(rid: str, index: int = 0, checksums: bytes = b"") -> PostRead:
+    return PostRead("link", rid, index, (1, 2), (4, 5), checksums)
+
+
+def test_a_finished_read_reports_bytes_and_seconds(bench: Bench) -> None:
+    """The time runs from post to DONE."""
+    assert bench.give(order("a")) == []
+    bench.agents[0].posted[0].state = ReadState.DONE
+    bench.clock.now += 0.25
+    assert bench.give() == [ReadFinished("a", 0, 2 * PAGE_BYTES, 0.25)]
+
+
+def test_a_failed_read_reports_why(bench: Bench) -> None:
+    """An error of the backend fails the room with its text."""
+    bench.give(order("a"))
+    read = bench.agents[0].posted[0]
+    read.state, read.error = ReadState.ERROR, "nixlRemoteDisconnectError"
+    (report,) = bench.give()
+    assert isinstance(report, ReadFinished)
+    assert (report.reason, report.detail) == (FailReason.READ_FAILED, "nixlRemoteDisconnectError")
+
+
+def test_wrong_bytes_are_reported_as_such(bench: Bench) -> None:
+    """A page that does not match its checksum is named by its index in the prompt."""
+    sums = page_checksums(bench.pool, (4, 5))
+    bench.give(order("a", index=6, checksums=sums))
+    bench.pool.bytes_view()[0, 0, 0, 5, 0] = 1
+    bench.agents[0].posted[0].state = ReadState.DONE
+    (report,) = bench.give()
+    assert isinstance(report, ReadFinished)
+    assert report.reason is FailReason.CHECKSUM_MISMATCH
+    assert report.detail.startswith("page 7 of the prompt")
+
+
+def test_a_fence_with_nothing_running_is_immediate(bench: Bench) -> None:
+    """Pages that no READ can touch are fenced at once, and the agent stays."""
+    assert bench.give(FenceRoom("link", "a")) == [RoomFenced("a")]
+    assert bench.agents[0].dropped is None
+
+
+def test_a_fence_waits_for_running_reads_to_settle(bench: Bench) -> None:
+    """A READ that ends within the second costs no agent, and counts no longer for the room."""
+    bench.give(order("a"))
+    assert bench.give(FenceRoom("link", "a")) == []
+    bench.clock.now += FENCE_WAIT_S - 0.01
+    bench.agents[0].posted[0].state = ReadState.DONE
+    assert bench.give() == [RoomFenced("a")]
+    assert bench.agents[0].dropped is None
+
+
+def test_a_fence_drops_the_agent_and_others_read_again(bench: Bench) -> None:
+    """Past the second the agent goes with all its READs; a new generation reads for the other room."""
+    bench.give(order("failing"), order("staying", index=3), FenceRoom("link", "failing"))
+    bench.clock.now += FENCE_WAIT_S
+    assert bench.give() == [RoomFenced("failing")]
+    old, new = bench.agents
+    assert old.dropped == old.posted
+    assert (old.name, new.name) == ("decode-0/0", "decode-0/1")
+    assert [read.handle for read in new.posted] == [old.posted[1].handle]
+    new.posted[0].state = ReadState.DONE
+    assert bench.give() == [ReadFinished("staying", 3, 2 * PAGE_BYTES, 0.0)]
+
+
+def test_a_lost_link_settles_all_its_fences(bench: Bench) -> None:
+    """Closing a link drops its agent, so every room of it is fenced without waiting."""
+    bench.give(order("a"), FenceRoom("link", "a"))
+    reports = bench.give(ClosePeer("link"))
+    assert RoomFenced("a") in reports
+    assert bench.agents[0].dropped is not None
+    assert bench.give(FenceRoom("link", "b")) == [RoomFenced("b")]
+
+
+def test_no_new_agent_fails_the_other_rooms(bench: Bench) -> None:
+    """When the new generation cannot be made, rooms that wanted to read again fail instead of waiting."""
+    bench.give(order("failing"), order("staying"), FenceRoom("link", "failing"))
+    bench.clock.now += FENCE_WAIT_S
+    bench.broken = True
+    reports = bench.give()
+    assert reports[0] == RoomFenced("failing")
+    assert isinstance(reports[1], ReadFinished)
+    assert (reports[1].rid, reports[1].reason) == ("staying", FailReason.READ_FAILED)
+
+
+def test_an_order_in_hand_during_a_crash_is_answered(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crash while posting fails that room when the thread comes back; it does not wait for ever."""
+
+    def crash(*_: object) -> Read:
+        raise RuntimeError("injected")
+
+    monkeypatch.setattr(bench.agents[0], "read", crash)
+    with pytest.raises(RuntimeError, match="injected"):
+        bench.give(order("a"))
+    bench.worker._stopping.set()
+    bench.worker.run()
+    (report,) = [r for r in bench.reports if isinstance(r, ReadFinished)]
+    assert (report.rid, report.reason) == ("a", FailReason.READ_FAILED)

@@ -1,0 +1,1 @@
+"""Real instances, alone and in pairs, behind the real router: what a user would have."""
