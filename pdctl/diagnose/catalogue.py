@@ -73,7 +73,7 @@ _AFTER_MISMATCH = ("PD0101", "PD0102", "PD0306", "PD0308", "PD0309", "PD0310", "
 
 CATALOGUE: tuple[Code, ...] = (
     _code("PD0101", "process-gone", "peer_down", _ONE, "an instance is gone", _AFTER_DEATH),
-    _code("PD0102", "crash-loop", "peer_crashloop", _CONFIG, "an instance dies again and again", ("PD0101", *_AFTER_DEATH), drill="crash-loop"),
+    _code("PD0102", "crash-loop", "peer_crashloop", _CONFIG, "an instance dies again and again", ("PD0101", "PD0902", "PD0903", *_AFTER_DEATH), drill="crash-loop"),
     _code("PD0103", "zombie", "zombie_parent", _ONE, "a rank is dead and its parent still answers", ("PD0101", *_AFTER_DEATH), drill="zombie"),
     _code("PD0201", "layout-mismatch", "handshake_misconfig", _CONFIG, "the two sides disagree on page size or layout", _AFTER_MISMATCH, drill="mismatch"),
     _code("PD0202", "dtype-mismatch", "handshake_misconfig", _CONFIG, "the two sides keep KV in different types", _AFTER_MISMATCH),
@@ -117,8 +117,8 @@ CATALOGUE: tuple[Code, ...] = (
     _code("PD0902", "cold-start", "jit_or_cold_start", Action.WAIT, "it still loads, compiles or warms up", ("PD0801", "PD0101"), level=Level.WARNING, is_wedge=False, drill="cold-start"),
     _code("PD0903", "slow-load", "slow_weight_load", Action.WAIT, "it still loads weights, slowly", ("PD0801", "PD0101"), level=Level.WARNING, is_wedge=False),
     _code("PD0904", "client-gone", "client_side", Action.NONE, "clients gave up; the engines work", (), level=Level.WARNING, is_wedge=False, drill="client-gone"),
-    _code("PD0905", "short-timeout", "timeout_shorter_than_workload", _CONFIG, "a configured timeout is shorter than the work", (), level=Level.WARNING, is_wedge=False, drill="short-timeout"),
-    _code("PD0906", "probe-kills", "probe_kills_busy_worker", _CONFIG, "a liveness probe kills a busy worker", ("PD0102", "PD0101"), level=Level.WARNING, is_wedge=False),
+    _code("PD0905", "short-timeout", "timeout_shorter_than_workload", _CONFIG, "a configured timeout is shorter than the work", ("PD0310",), level=Level.WARNING, is_wedge=False, drill="short-timeout"),
+    _code("PD0906", "probe-kills", "probe_kills_busy_worker", _CONFIG, "a liveness probe kills a busy worker", ("PD0102", "PD0101", "PD0902", "PD0903"), level=Level.WARNING, is_wedge=False),
     _code("PD0907", "no-traffic", "no_traffic", Action.NONE, "nothing is wrong: there is no traffic", (), level=Level.INFO, is_wedge=False),
 )
 

@@ -34,6 +34,8 @@ class Work(msgspec.Struct, frozen=True):
     at: datetime | None
     rank: str
     levels: dict[Gauge, float]
+    kind: str
+    """Which of the engine's work lines: an engine of both roles prints two."""
     is_step: bool
     """It proves a step; else a periodic report that may say that nothing moved."""
     place: Place
@@ -97,7 +99,7 @@ class LogReader:
         for row, regex in self._batches:
             if row.hint in line.message and (match := regex.match(line.message)):
                 levels, is_step = _levels(row, match, line.message)
-                return Work(line.at, line.rank, levels, is_step, Place(line.file, line.number))
+                return Work(line.at, line.rank, levels, row.hint, is_step, Place(line.file, line.number))
         return None
 
 

@@ -71,13 +71,15 @@ def idle_tokens(view: InstanceView) -> Reading | None:
 
 def usage_climbs(view: InstanceView) -> tuple[float, float, float, float] | None:
     """Return (usage then, usage now, running then, running now) when KV use grew while fewer requests ran."""
+    if view.role == "prefill":
+        return None
     lines = [work for work in view.works if Gauge.KV_USAGE in work.levels and Gauge.RUNNING in work.levels]
     if len(lines) < 8:
         return None
     quarter = max(2, len(lines) // 4)
     usage_then, usage_now = _mean(lines[:quarter], Gauge.KV_USAGE), _mean(lines[-quarter:], Gauge.KV_USAGE)
     running_then, running_now = _mean(lines[:quarter], Gauge.RUNNING), _mean(lines[-quarter:], Gauge.RUNNING)
-    is_leak = usage_now >= usage_then + 0.2 and running_now <= 0.5 * running_then and usage_now >= LIMITS.kv_low
+    is_leak = running_then >= 4 and usage_now >= usage_then + 0.2 and running_now <= 0.5 * running_then and usage_now >= LIMITS.kv_low
     return (usage_then, usage_now, running_then, running_now) if is_leak else None
 
 

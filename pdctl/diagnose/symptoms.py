@@ -225,21 +225,37 @@ def _failures(view: InstanceView) -> list[Observed]:
     ]
     done = view.rise(Counter.REQUESTS_DONE)
     bad = max(failed, default=0.0)
-    if done is None:
-        lines = view.events(Event.ROOM_FAILED, Event.TRANSFER_FAILED)
-        errors = [item for item in view.events(Event.ACCESS) if item.group("status").startswith("5")]
-        count = max(len(lines), len(errors))
-        if count == 0:
-            return []
-        text = f"{view.name}: {count} failures in its log"
-        return [Observed(Symptom.FAILURES, view.name, "requests", text, count, (lines or errors)[0].place)]
+    if done is None or not failed:
+        return _logged_failures(view)
     if bad <= 0:
-        return []
+        return _logged_failures(view, fresh_s=LIMITS.onset_s)
     total = bad + done.value
     is_most = total >= LIMITS.failing_completions and bad / total >= LIMITS.failing_share
     kind = Symptom.FAILING if is_most else Symptom.FAILURES
     text = f"{view.name}: {bad:g} of {total:g} completions failed between the samples"
     return [Observed(kind, view.name, "requests", text, bad)]
+
+
+_FAILURE_LINES = (Event.ROOM_FAILED, Event.TRANSFER_FAILED, Event.WRONG_PEER, Event.MISMATCH)
+
+
+def _logged_failures(view: InstanceView, fresh_s: float | None = None) -> list[Observed]:
+    """Judge by the log where no counter tells. With counters, fresh lines still tell: not every failure is counted."""
+    lines = view.events(*_FAILURE_LINES)
+    age = view.age_s(lines[-1].at) if lines else None
+    if fresh_s is not None and (age is None or age > fresh_s):
+        return []
+    answers = [item for item in view.events(Event.ACCESS) if item.group("method") == "POST"]
+    errors = [item for item in answers if item.group("status").startswith("5")]
+    count = max(len(lines), len(errors))
+    if count == 0:
+        return []
+    newest = answers[-2 * LIMITS.failing_completions :]
+    bad = sum(1 for item in newest if item.group("status").startswith("5"))
+    is_most = bad >= LIMITS.failing_completions and bad / len(newest) >= LIMITS.failing_share
+    kind = Symptom.FAILING if is_most else Symptom.FAILURES
+    text = f"{view.name}: {count} failures in its log"
+    return [Observed(kind, view.name, "requests", text, count, (lines or errors)[0].place)]
 
 
 def probe_symptoms(evidence: Evidence) -> list[Observed]:

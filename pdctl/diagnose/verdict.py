@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from pdctl.diagnose.analyzer import Weight
+from pdctl.diagnose.answer import Kind
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.catalogue import Level
 from pdctl.diagnose.explanation import Explanation
@@ -20,6 +22,7 @@ class Verdict(StrEnum):
     UNKNOWN = "unknown"
 
 
+_STOPS = ("PD0501", "PD0502", "PD0503", "PD0601")
 _STALLS = (Symptom.STALLED, Symptom.STUCK_SUBSET, Symptom.ORPHANED)
 
 
@@ -47,7 +50,8 @@ def _is_wedged(case: Case, explanation: Explanation) -> bool:
     if case.has(Symptom.PROBE_TIMEOUT) and not case.is_anything_busy and not _is_all_explained_away(explanation):
         return True
     # A dump in which ranks wait for each other shows that a suspected stall is one.
-    return case.has(Symptom.SUSPECTED, Symptom.CRASHED) and any(_shows_a_stop(item) for item in explanation.initiating)
+    kinds = (Symptom.SUSPECTED, Symptom.CRASHED, Symptom.STARTING, Symptom.UNHEALTHY, Symptom.FAILURES)
+    return case.has(*kinds) and any(_shows_a_stop(item) for item in explanation.initiating)
 
 
 def _is_explained_away(observed: Observed, explanation: Explanation) -> bool:
@@ -62,4 +66,13 @@ def _is_all_explained_away(explanation: Explanation) -> bool:
 
 
 def _shows_a_stop(item: Judgement) -> bool:
-    return item.code.code in ("PD0501", "PD0502", "PD0503", "PD0601")
+    """Return whether stacks prove the cause: threads that stand, not lines that were printed."""
+    is_stop = item.code.code in _STOPS
+    proof = any(
+        observation.weight is Weight.PROVES and observation.answer.is_true for observation in item.observations
+    )
+    on_stacks = any(
+        observation.weight is Weight.PROVES and observation.answer.is_true and observation.answer.kind is Kind.STACKS
+        for observation in item.observations
+    )
+    return item.code.is_wedge and (on_stacks or (is_stop and proof))

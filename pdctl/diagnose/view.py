@@ -16,6 +16,7 @@ from pdctl.evidence.records import Exposition, Get, Place, Process
 _SHARES = (Gauge.KV_USAGE, Gauge.MODEL_READY)
 _START_SLACK = timedelta(seconds=90)
 """A process is a little older than its first log line, clocks differ a little."""
+_NEAR = timedelta(seconds=30)
 _STARTING = (Event.STARTED, Event.LOADING, Event.LOADED, Event.COMPILING)
 
 
@@ -175,7 +176,19 @@ class InstanceView:
 
     @cached_property
     def last_work(self) -> Work | None:
-        return self.works[-1] if self.works else None
+        """The last work line; an engine of both roles prints two kinds, whose levels are taken together."""
+        if not self.works:
+            return None
+        last = self.works[-1]
+        near = [work for work in self.works[-40:] if last.at is None or work.at is None or last.at - work.at <= _NEAR]
+        newest: dict[tuple[str, str], Work] = {}
+        for work in near:
+            newest[work.rank, work.kind] = work
+        levels: dict[Gauge, float] = {}
+        for work in newest.values():
+            for gauge, value in work.levels.items():
+                levels[gauge] = max(levels.get(gauge, value), value)
+        return Work(last.at, last.rank, levels, last.kind, last.is_step, last.place)
 
     def age_s(self, at: datetime | None) -> float | None:
         """Return the seconds between a time and the capture."""
@@ -253,6 +266,8 @@ class InstanceView:
             return None
         if self.ended is not None:
             return False
+        if self.follows is not None:
+            return None
         last_ready = next((item for item in reversed(marks) if item.event is Event.READY), None)
         last_start = next((item for item in reversed(marks) if item.event in _STARTING), None)
         if last_start is None:
@@ -260,6 +275,16 @@ class InstanceView:
         if last_ready is not None and _not_before(last_ready.at, last_start.at):
             return False
         return not any(item.at and last_start.at and item.at > last_start.at for item in self.works)
+
+    @cached_property
+    def follows(self) -> str | None:
+        """Its node rank when it does not lead its group: such nodes serve no HTTP and never say that they are ready."""
+        source = self.raw.source
+        words = [*(source.flags if source else ()), *(word for item in self.processes for word in item.cmdline)]
+        for index, word in enumerate(words):
+            if word == "--node-rank" and index + 1 < len(words) and words[index + 1] not in ("0", ""):
+                return words[index + 1]
+        return None
 
     @property
     def version(self) -> str | None:

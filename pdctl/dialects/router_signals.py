@@ -24,6 +24,7 @@ PATTERNS = (
     Pattern(Event.ROUTER_NO_WORKER, r".{0,120}?all circuits open or unhealthy", "all circuits open", source="smg pd_router.rs"),
     Pattern(Event.ROUTER_UNHEALTHY, r".{0,160}?(?:[Ww]orker|[Hh]ealth check).{0,80}(?:marked (?:as )?unhealthy|became unhealthy|is (?:now )?unhealthy|health check failed|failed health)", "health", source="smg core/worker.rs"),
     Pattern(Event.ROUTER_UNHEALTHY, r".{0,160}?[Cc]ircuit ?[Bb]reaker.{0,80}(?:Closed -> Open|to Open|opened|is open)", "reaker", source="smg core/circuit_breaker.rs"),
+    Pattern(Event.ACCESS, r"(?:finished processing request|request failed with (?:server|client) error) .*?method=(?P<method>\w+) uri=(?P<path>\S+).*?status_code=(?P<status>\d{3})", "status_code=", source="smg middleware.rs"),
     Pattern(
         Event.ROUTER_UPSTREAM,
         r".{0,240}?(?:dial tcp|connect(?:ion)? (?:error|refused)|[Cc]onnection refused|error sending request|tcp connect error|connect: connection refused).{0,200}?(?P<url>(?:https?://)?\d+\.\d+\.\d+\.\d+:\d+)?",

@@ -41,7 +41,8 @@ _CLOCK = re.compile(r"\[?(\d\d):(\d\d):(\d\d)(?:[.,]\d+)?\]?\s+(.*)", re.S)
 _JSON_TIME = re.compile(r'"(?:ts|time|timestamp)": ?"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)')
 _JSON_MESSAGE = re.compile(r'"(?:msg|message)": ?"((?:[^"\\]|\\.)*)"')
 _MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
-_RUST_NOISE = re.compile(r"(?:[\w-]+\{[^}]*\}:\s*)*(?:[a-z]\w*(?:(?:::|\.)\w+)+:\s*)?(?:(?:src|proxy|backend)/[\w/.-]+:\d+:?\s*)?")
+_RUST_SPAN = re.compile(r"(?:[\w-]+\{[^}]*\}:\s*)+")
+_RUST_NOISE = re.compile(r"(?:[a-z]\w*(?:(?:::|\.)\w+)+:\s*)?(?:(?:src|proxy|backend)/[\w/.-]+:\d+:?\s*)?")
 
 _Parsed = tuple[datetime | None, str, str]
 """Time (None: keep the last one), rank, message."""
@@ -114,6 +115,10 @@ def _vllm(match: re.Match[str], now: datetime) -> _Parsed:
 
 def _iso(match: re.Match[str], now: datetime) -> _Parsed:
     rest = match[8]
+    span = _RUST_SPAN.match(rest)
+    if span is not None:
+        # What a line says comes first; the request it belongs to follows.
+        rest = f"{rest[span.end() :]} {span[0].rstrip(': ')}"
     noise = _RUST_NOISE.match(rest)
     return _time(match[1], *match.group(2, 3, 4, 5, 6)), "", rest[noise.end() :].strip() if noise else rest
 

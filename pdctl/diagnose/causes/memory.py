@@ -158,13 +158,20 @@ def _held(case: Case, view: InstanceView) -> Answer:
     return unknown("no line repeats about held transfers" if last else "no work lines")
 
 
+def _stays_in_use(case: Case, view: InstanceView) -> Answer:
+    """Ask for any sign of memory that nobody holds: aborts alone are no leak."""
+    signs = [ask(case, view) for ask in (_engine_says, _idle_use, _climbs, _executor_waits, _held)]
+    return next((answer for answer in signs if answer.is_true), unknown("no memory is known to stay in use"))
+
+
 KV_LEAK = Analyzer(
     code="PD0403",
     roles=ENGINES,
     inputs=(Kind.METRICS, Kind.LOG, Kind.STACKS, Kind.HTTP, Kind.PROCESS, Kind.PROBE),
-    explains=(*STALLS, *FAILURES, Symptom.LEAK, Symptom.STUCK_SUBSET, Symptom.QUEUED),
+    explains=(*STALLS, Symptom.LEAK, Symptom.STUCK_SUBSET, Symptom.QUEUED),
     checks=(
         requires("it lives", alive),
+        requires("memory stays in use", _stays_in_use),
         proves("the engine misses pages", _engine_says),
         proves("KV in use without requests", _idle_use),
         proves("KV use climbs against the load, after aborts", _climbs_after_aborts),

@@ -67,6 +67,7 @@ OVERLOAD = Analyzer(
     checks=(
         requires("requests complete", _moves),
         requires("nothing is in trouble", _no_trouble),
+        requires("queues are long", _queues_long),
         suggests("queues are long", _queues_long),
         suggests("requests complete", _moves),
         suggests("steps go on", _batches_go_on),
@@ -176,7 +177,6 @@ CLIENT = Analyzer(
     explains=(Symptom.CLIENTS_LEFT, *FAILURES, Symptom.QUEUED, Symptom.SUSPECTED),
     checks=(
         requires("the engines work", _engines_work),
-        requires("nothing is in trouble", _no_trouble),
         suggests("clients left", _clients_left),
         suggests("the engines work", _engines_work),
     ),

@@ -184,16 +184,6 @@ def _listed(view: InstanceView) -> list[tuple[str, bool]]:
     return found
 
 
-def _is_follower(view: InstanceView) -> str | None:
-    """Return the node rank of an instance that does not lead its group."""
-    source = view.raw.source
-    words = [*(source.flags if source else ()), *(word for item in view.processes for word in item.cmdline)]
-    for index, word in enumerate(words):
-        if word == "--node-rank" and index + 1 < len(words) and words[index + 1] not in ("0", ""):
-            return words[index + 1]
-    return None
-
-
 def _lists_the_wrong(case: Case, view: InstanceView) -> Answer:
     place = Place(f"{view.name}/http.toml", pointer="/workers")
     rows = _listed(view)
@@ -203,7 +193,7 @@ def _lists_the_wrong(case: Case, view: InstanceView) -> Answer:
             if case.engines and all(one.raw.url for one in case.engines) and host_of(url) not in {host_of(one.raw.url) for one in case.engines}:
                 return yes(f"{view.name} lists {url}, which is no instance any more", Kind.HTTP, place)
             continue
-        rank = _is_follower(worker)
+        rank = worker.follows
         if rank is not None:
             return yes(f"{view.name} routes to {url}, but {worker.name} is node rank {rank}, no leader", Kind.HTTP, place)
         if worker.is_gone:

@@ -30,7 +30,7 @@ def _rank_dead(case: Case, view: InstanceView) -> Answer:
     tp = view.raw.tp or 1
     ranks = [item for item in states if "scheduler" in item.label or "Worker" in item.label or "EngineCore" in item.label]
     nodes = view.raw.nodes or 1
-    if ranks and nodes == 1 and tp > 1 and len(ranks) < tp and "scheduler" in ranks[0].label:
+    if len(ranks) > 1 and nodes == 1 and len(ranks) < tp and "scheduler" in ranks[0].label:
         return yes(f"{view.name}: {len(ranks)} of {tp} ranks are there", Kind.PROCESS, place, len(ranks))
     return no(f"{view.name}: all {len(states)} processes live", Kind.PROCESS, place, 0)
 
