@@ -27,6 +27,8 @@ COMMANDS = {
     "logs": "Show what the instances print.",
     "attach": "Find out what already runs at some URLs, and write pd.toml.",
     "probe": "Send a real request and time each stage of it.",
+    "diagnose": "Say what is wrong, what was ruled out and what to do next.",
+    "codes": "List every finding pdctl knows.",
 }
 """Name -> help line. `pdctl/cli/NAME.py` has a function NAME; its docstring is the long help."""
 
