@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 
-from pdctl.diagnose.hidden import bypassed, host_memory, idle_tokens, in_flight_on, pool_leaks, queue_floor, usage_climbs
+from pdctl.diagnose.hidden import bypassed, host_memory, idle_tokens, in_flight_on, is_idle, level_in_metrics, pool_leaks, prefill_unused, queue_floor, usage_climbs
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.symptoms import (
     Observed,
@@ -91,7 +91,20 @@ class Case:
         found.extend(probe_symptoms(self.evidence))
         found.extend(self._queued(stalls))
         found.extend(item for view in self.views for item in self._hidden(view))
+        found.extend(self._uneven())
         return tuple(found)
+
+    def _uneven(self) -> list[Observed]:
+        """One symptom a role whose instances share the work so badly that some get none."""
+        found: list[Observed] = []
+        for role in ("unified", "decode", "prefill"):
+            views = self.of(role)
+            idle = [view for view in views if is_idle(view) and view.is_alive and not progress(view, Gauge.HTTP_ACTIVE)]
+            queued = [unit for unit in self.units if unit.view.role == role and unit.gauge is Gauge.WAITING and unit.outstanding >= 2]
+            if idle and queued:
+                text = f"{idle[0].name} is idle while {queued[0].outstanding:g} requests wait on {queued[0].view.name}"
+                found.append(Observed(Symptom.UNEVEN, idle[0].name, "requests", text, len(idle)))
+        return found
 
     def _hidden(self, view: InstanceView) -> list[Observed]:
         found: list[Observed] = []
@@ -100,13 +113,17 @@ class Case:
             if floor is not None:
                 text = f"{gauge.value} of {view.name} never fell below {floor[0]:g} in {floor[1]:.0f} min, while others passed"
                 found.append(Observed(Symptom.STUCK_SUBSET, view.name, gauge.value, text, floor[0]))
+        level = level_in_metrics(view)
+        if level is not None and not found:
+            text = f"transfer of {view.name} stays at {level:g} though little runs: some may not move"
+            found.append(Observed(Symptom.SUSPECTED, view.name, Gauge.TRANSFER.value, text, level))
         used = idle_tokens(view)
         if used is not None:
             text = f"{view.name}: {used.value:g} KV tokens in use without a request"
             found.append(Observed(Symptom.LEAK, view.name, "kv", text, used.value, used.place))
         elif pool_leaks(view) or usage_climbs(view) or host_memory(view):
             found.append(Observed(Symptom.LEAK, view.name, "memory", f"{view.name}: memory stays in use"))
-        if view.role == "decode" and bypassed(view):
+        if view.role == "decode" and (bypassed(view) or prefill_unused(self.peers(view), (view,))):
             found.append(Observed(Symptom.BYPASSED, view.name, "kv", f"{view.name} computes prompts itself"))
         if view.is_router and self.orphans(view):
             found.append(Observed(Symptom.ORPHANED, view.name, "requests", f"{view.name} waits for requests nobody has"))
@@ -158,9 +175,21 @@ class Case:
         return False if answers and all(item is False for item in answers) else None
 
     @cached_property
-    def is_anything_busy(self) -> bool:
-        """Whether an engine loads, compiles or steps."""
-        return any(is_busy(view) for view in self.engines)
+    def is_idle_or_still(self) -> bool:
+        """Whether engines are known to do nothing: one at least, and none that loads, compiles or steps."""
+        states = [is_busy(view) for view in self.engines]
+        return False in states and True not in states
+
+    def stepped_during(self, probe: Probe) -> bool:
+        """Return whether the last stage printed steps while a probe waited for its answer."""
+        if probe.at is None or not probe.took_ms:
+            return False
+        wait = timedelta(milliseconds=probe.took_ms)
+        return any(
+            work.is_step and work.at is not None and probe.at - wait <= work.at <= probe.at + wait
+            for view in self.of("decode", "unified")
+            for work in view.works
+        )
 
     def aborts(self) -> float:
         """Return the aborts that all counters know of."""

@@ -47,6 +47,16 @@ def queue_floor(view: InstanceView, gauge: Gauge) -> tuple[float, float] | None:
     return floor, minutes
 
 
+def level_in_metrics(view: InstanceView) -> float | None:
+    """Return the length of a transfer queue that two samples show unmoved on a decode with room and little to do."""
+    now, before = view.gauge(Gauge.TRANSFER), view.gauge_before(Gauge.TRANSFER)
+    running, usage = view.gauge(Gauge.RUNNING), view.gauge(Gauge.KV_USAGE)
+    if now is None or before is None or running is None or usage is None:
+        return None
+    is_level = min(now.value, before.value) >= LIMITS.floor_count and abs(now.value - before.value) <= 0.15 * now.value
+    return now.value if is_level and running.value < now.value / 2 and usage.value < LIMITS.kv_full else None
+
+
 def is_idle(view: InstanceView) -> bool | None:
     """Return whether every queue of an instance is empty; None when nothing tells."""
     levels = [reading.value for gauge in _HELD if (reading := view.gauge(gauge)) is not None]
@@ -122,6 +132,16 @@ def bypassed(view: InstanceView) -> tuple[float, float] | None:
     else:
         asked, got = queries.value, hits.value
     return (asked, got) if asked >= LIMITS.bypass_queries and got == 0 else None
+
+
+def prefill_unused(prefills: Sequence[InstanceView], decodes: Sequence[InstanceView]) -> float | None:
+    """Return the requests decode finished between the samples while every prefill, alive, was asked for none."""
+    done = [rise.value for view in decodes if (rise := view.rise(Counter.REQUESTS_DONE)) is not None]
+    asked = [view.rise(Counter.REQUESTS_DONE) for view in prefills]
+    if not prefills or not done or any(rise is None for rise in asked) or any(view.is_alive is False for view in prefills):
+        return None
+    is_unused = all(rise is not None and rise.value == 0 for rise in asked) and not any(is_idle(view) is False for view in prefills)
+    return sum(done) if is_unused and sum(done) >= LIMITS.bypass_requests else None
 
 
 def pool_leaks(view: InstanceView) -> int:

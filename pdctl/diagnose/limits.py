@@ -62,6 +62,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     gpu_spin_percent: float = 90.0
     gpu_idle_percent: float = 5.0
     health_slow_ms: float = 1000.0
+    bypass_requests: float = 10.0
+    """Requests finished by decode while prefill got none: fewer may be requests that were prefilled before."""
     bypass_queries: float = 1000.0
     """Tokens asked of the external cache without one hit."""
 

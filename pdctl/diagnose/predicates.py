@@ -214,6 +214,20 @@ def room_failures(view: InstanceView, *words: str) -> tuple[Occurrence, ...]:
     )
 
 
+# GPU
+
+
+def gpus_do_not_spin(case: Case, view: InstanceView) -> Answer:
+    """Ask that no GPU of a pair is busy without a step: while requests wait for a transfer, GPUs have nothing to do."""
+    for side in (view, *case.peers(view)):
+        loads = [gpu.util_percent for gpu in side.raw.gpus if gpu.util_percent is not None]
+        steps = side.rise(Counter.STEPS)
+        is_still = steps is not None and steps.value == 0
+        if loads and min(loads) >= LIMITS.gpu_spin_percent and is_still:
+            return unknown(f"GPUs of {side.name} spin at {min(loads):.0f} % without a step")
+    return yes("no GPU is known to spin without a step", Kind.GPU)
+
+
 # Stacks
 
 

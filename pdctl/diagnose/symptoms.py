@@ -45,6 +45,8 @@ class Symptom(StrEnum):
     """The frontend waits for requests that no worker has."""
     STUCK_SUBSET = "stuck_subset"
     """A queue keeps a floor of entries while others pass."""
+    UNEVEN = "uneven"
+    """Instances of one role: some are idle while requests queue on others."""
     CLIENTS_LEFT = "clients_left"
     BYPASSED = "bypassed"
     """Decode computes prompts that prefill should have."""
@@ -64,7 +66,7 @@ class Observed(msgspec.Struct, frozen=True):
 
 
 _PROGRESS: dict[Gauge, tuple[Counter, ...]] = {
-    # The counter that a successful completion of this unit moves; the first that is known decides.
+    # Counters that a successful completion of this unit, or a later stage of it, moves. One that grew is enough.
     Gauge.BOOTSTRAP: (Counter.TRANSFERS_DONE, Counter.PREFILL_TOKENS, Counter.REQUESTS_DONE),
     Gauge.INFLIGHT: (Counter.TRANSFERS_DONE, Counter.REQUESTS_DONE),
     Gauge.PREALLOC: (Counter.ALLOCATIONS, Counter.REQUESTS_DONE),
@@ -130,11 +132,8 @@ def _unit(view: InstanceView, gauge: Gauge, is_request_unanswered: bool) -> Unit
 
 def progress(view: InstanceView, gauge: Gauge) -> bool | None:
     """Return whether requests leave this queue well."""
-    for counter in _PROGRESS[gauge]:
-        rise = view.rise(counter)
-        if rise is not None:
-            return rise.value > 0
-    return _progress_in_log(view)
+    rises = [rise.value for counter in _PROGRESS[gauge] if (rise := view.rise(counter)) is not None]
+    return max(rises) > 0 if rises else _progress_in_log(view)
 
 
 def _progress_in_log(view: InstanceView) -> bool | None:
@@ -200,7 +199,9 @@ def instance_symptoms(view: InstanceView) -> list[Observed]:
         add(Symptom.STOPPED, "process", "its processes are stopped (state T)")
     elif view.is_hanging and view.is_alive is not True:
         add(Symptom.STOPPED, "http", "accepts connections and does not answer")
-    if view.restarts() > 0 or view.ended is not None or any(_died(item.exit_code, item.signal) for item in view.processes):
+    age = view.age_of_process_s
+    is_fresh = view.restarts() > 0 and (age is None or age < 2 * LIMITS.startup_s)
+    if is_fresh or view.ended is not None or any(_died(item.exit_code, item.signal) for item in view.processes):
         add(Symptom.CRASHED, "process", f"ended without being asked, {view.restarts()} restarts", view.restarts())
     health = view.get("/health", "/health_generate", "/readiness")
     if health is not None and health.status != 200 and view.is_alive is not False:

@@ -37,7 +37,7 @@ def verdict_of(case: Case, explanation: Explanation) -> Verdict:
         return Verdict.DEGRADED
     if any(item.code.code.startswith("PD09") and item.code.level is not Level.INFO for item in explanation.initiating):
         return Verdict.NOT_A_WEDGE
-    is_troubled = case.has(*_STALLS, Symptom.GONE, Symptom.STOPPED, Symptom.WRONG_OUTPUT, Symptom.PROBE_TIMEOUT)
+    is_troubled = case.has(*_STALLS, Symptom.GONE, Symptom.STOPPED, Symptom.WRONG_OUTPUT, Symptom.PROBE_TIMEOUT, Symptom.SUSPECTED)
     if case.is_moving and not is_troubled:
         return Verdict.HEALTHY
     return Verdict.UNKNOWN
@@ -47,7 +47,8 @@ def _is_wedged(case: Case, explanation: Explanation) -> bool:
     stalls = [item for item in case.symptoms if item.symptom in _STALLS and not _is_explained_away(item, explanation)]
     if stalls:
         return True
-    if case.has(Symptom.PROBE_TIMEOUT) and not case.is_anything_busy and not _is_all_explained_away(explanation):
+    unanswered = [probe for probe in case.probes if probe.timed_out and not case.stepped_during(probe)]
+    if unanswered and case.is_idle_or_still and not _is_all_explained_away(explanation):
         return True
     # A dump in which ranks wait for each other shows that a suspected stall is one.
     kinds = (Symptom.SUSPECTED, Symptom.CRASHED, Symptom.STARTING, Symptom.UNHEALTHY, Symptom.FAILURES)

@@ -196,9 +196,15 @@ class InstanceView:
 
     # State
 
-    @property
+    @cached_property
     def processes(self) -> tuple[Process, ...]:
-        return self.raw.processes
+        """Processes of the running incarnation; of a dead instance, all that are known."""
+        born = min((item.started_at for item in self.raw.processes if item.state != "gone" and item.started_at), default=None)
+        return tuple(
+            item
+            for item in self.raw.processes
+            if item.state != "gone" or born is None or item.started_at is None or item.started_at >= born - _START_SLACK
+        )
 
     @cached_property
     def age_of_process_s(self) -> float | None:
@@ -268,6 +274,9 @@ class InstanceView:
             return False
         if self.follows is not None:
             return None
+        if self.health == 200:
+            # SGLang, vLLM and Dynamo answer 200 only once they can serve.
+            return False
         last_ready = next((item for item in reversed(marks) if item.event is Event.READY), None)
         last_start = next((item for item in reversed(marks) if item.event in _STARTING), None)
         if last_start is None:

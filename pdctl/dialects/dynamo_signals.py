@@ -20,6 +20,7 @@ SERIES = (
 )
 
 PATTERNS = (
+    Pattern(Event.READY, r"(?:Registered endpoint|Registering endpoint|.{0,40}serving requests)", "e", source="component/endpoint.rs"),
     Pattern(Event.NO_HANDLER, r"No handler found for endpoint: (?P<endpoint>\S+)", "No handler found", "1.x", "shared_tcp_endpoint.rs, dynamo #13088"),
     Pattern(Event.KEEP_ALIVE_FAILED, r"(?:.{0,80}?)keep_alive failed", "keep_alive failed", "1.6", "storage/kv/file.rs"),
     Pattern(Event.KEEP_ALIVE_FAILED, r"(?:.{0,80}?)[Ll]ease .{0,60}(?:expired|not found|lost)", "ease ", source="transports/etcd"),

@@ -50,6 +50,11 @@ VLLM_ROUTER_SIGNALS = SignalTable(
 
 LLM_D_SIGNALS = SignalTable(
     dialect="llm-d",
-    series=(Series(Gauge.FRONT_INFLIGHT, "llm_d_epp_request_running", source="llm-d-router pkg/metrics"),),
+    series=(
+        Series(Gauge.FRONT_INFLIGHT, "llm_d_epp_request_running", source="llm-d-router pkg/metrics"),
+        Series(Counter.REQUESTS_DONE, "llm_d_epp_request_ttft_seconds_count", source="llm-d-router pkg/metrics"),
+        Series(Counter.DECODE_ONLY, "llm_d_epp_disagg_decision_total", {"decision_type": ("decode-only",)}, source="llm-d-router pkg/metrics"),
+        Series(Counter.PREFILL_AND_DECODE, "llm_d_epp_disagg_decision_total", {"decision_type": ("prefill-decode", "encode-prefill-decode")}, source="llm-d-router pkg/metrics"),
+    ),
     patterns=PATTERNS,
 )

@@ -56,6 +56,12 @@ _ROOM = r"(?:req|decode_req\.req)\.rid='(?P<rid>[^']*)' (?:req|decode_req\.req)\
 _REASON = r".*?with exception (?:KVTransferError\(bootstrap_room=\d+\): )?(?P<reason>.*)"
 
 
+def _forked(side: str) -> Pattern:
+    """The same failure as forks of SGLang word it (TokenSpeed: one stage, no request id)."""
+    regex = rf"{side.title()}(?: (?:bootstrap|transfer|handshake))? failed for bootstrap_room=(?P<room>\d+): (?:KVTransferError\([^)]*\): )?(?P<reason>.*)"
+    return Pattern(Event.ROOM_FAILED, regex, "failed for bootstrap_room=", source="TokenSpeed prefill_executor.py, decode_executor.py")
+
+
 def _room_failed(start: str, side: str, stage: str, file: str) -> Pattern:
     regex = rf"{start} failed for request rank=\d+ (?P<{side}_{stage}>){_ROOM}{_REASON}"
     return Pattern(Event.ROOM_FAILED, regex, f"{start} failed for request", source=file)
@@ -66,6 +72,8 @@ PATTERNS = (
     _room_failed("Prefill transfer", "prefill", "transfer", "disaggregation/prefill.py"),
     _room_failed("Decode handshake", "decode", "handshake", "disaggregation/decode.py"),
     _room_failed("Decode transfer", "decode", "transfer", "disaggregation/decode.py"),
+    _forked("prefill"),
+    _forked("decode"),
     Pattern(
         Event.THREAD_DIED,
         r"prefill (?P<thread>bootstrap_thread) died on engine_rank=",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pdctl.dialects.signals import Event, Pattern
+from pdctl.dialects.signals import Batch, Event, Pattern
 
 _NIXL_CODES = "NIXL_ERR_(?:REMOTE_DISCONNECT|BACKEND|NOT_FOUND|CANCELED|UNKNOWN)"
 
@@ -17,6 +17,7 @@ PATTERNS = (
     Pattern(Event.NATIVE_FRAME, r"(?: *File \".*\", line \d+ in | *#?\d+ +(?:0x[0-9a-f]+ )?.{0,80}?)(?P<function>\w*add_remote_\w+|nixl\w+|ucp_\w+|uct_\w+|ucs_\w+|mooncake\w*|postXferReq)\b", "", source="faulthandler, UCX, gdb"),
     # uvicorn
     Pattern(Event.ACCESS, r"(?:INFO: +)?\S+:\d+ - \"(?P<method>[A-Z]+) (?P<path>\S+) HTTP/[\d.]+\" (?P<status>\d{3})", "HTTP/", source="uvicorn access log"),
+    Pattern(Event.CLIENT_GONE, r".{0,120}?(?:client .{0,30}(?:broken pipe|reset|disconnected|closed)|[Bb]roken pipe while (?:writing|streaming))", "", source="HTTP servers"),
     # NIXL, UCX
     Pattern(Event.TRANSPORT_ERROR, rf".{{0,200}}?(?P<code>{_NIXL_CODES})", "NIXL_ERR_", source="nixl nixl_types.h"),
     Pattern(Event.TRANSPORT_ERROR, r"(?:NIXL transport error for room|NIXL transfer encountered ERR)", "NIXL trans", "sglang 0.5.12-", "nixl/conn.py"),
@@ -50,6 +51,10 @@ PATTERNS = (
     Pattern(Event.LOADING, r"Loading safetensors checkpoint shards", "Loading safetensors", source="safetensors loaders"),
     Pattern(Event.COMPILING, r"(?:Compiling kernel|JIT[- ]compiling|Entering DeepGEMM|Autotuning|ninja: |Building extension module)", "", source="JIT back ends"),
     Pattern(Event.READY, r"(?:INFO: +)?Application startup complete", "Application startup complete", source="uvicorn"),
+)
+
+BATCHES = (
+    Batch(r"(?:prefill|decode|prompt|eval)\b.{0,60}?[\d.]+ (?:tok|tokens)/s", "/s", {}, is_pairs=False, source="servers that print their speed"),
 )
 
 ECHO = r"(?:Received? request|Receive generation request|Receive: obj=|Finish: obj=|Request body|prompt[=:]|text[=:]|input_text)"

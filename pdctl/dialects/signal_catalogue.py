@@ -24,7 +24,7 @@ SERIES: tuple[Series, ...] = (
     *(row for table in _ROUTERS for row in table.series),
     *_DYNAMO.series,
 )
-BATCHES: tuple[Batch, ...] = tuple(row for table in _ENGINES for row in table.batches)
+BATCHES: tuple[Batch, ...] = (*(row for table in _ENGINES for row in table.batches), *shared_signals.BATCHES)
 ENGINE_PATTERNS: tuple[Pattern, ...] = (
     *(row for table in _ENGINES for row in table.patterns),
     *_DYNAMO.patterns,

@@ -17,6 +17,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 # SGLang: `[2026-06-19 11:17:31 DP0 TP0] message`
 _SGLANG = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,](\d+))?((?: [A-Z_]+\d+)*)\] ?(.*)", re.S)
+_INNER = re.compile(r"(?:DEBUG|INFO|WARNING|ERROR) [\w./-]+\.py:\d+: ")
 # vLLM: `(Worker_TP0 pid=411) ERROR 08-11 16:54:19 [nixl_connector.py:2206] message`
 _PROCESS = re.compile(r"\((\w+)(?: pid=\d+)?\) ")
 _VLLM = re.compile(r"(?:TRACE|DEBUG|INFO|WARNING|ERROR|CRITICAL) (\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,]\d+)? ?(?:\[[\w./-]+:\d+\] ?)?(.*)", re.S)
@@ -106,7 +107,9 @@ def _parse(text: str, reference: datetime) -> _Parsed:
 
 
 def _sglang(match: re.Match[str], now: datetime) -> _Parsed:
-    return _time(match[1], *match.group(2, 3, 4, 5, 6)), match[8].strip(), match[9]
+    message = match[9]
+    inner = _INNER.match(message)
+    return _time(match[1], *match.group(2, 3, 4, 5, 6)), match[8].strip(), message[inner.end() :] if inner else message
 
 
 def _vllm(match: re.Match[str], now: datetime) -> _Parsed:

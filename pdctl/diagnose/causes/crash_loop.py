@@ -41,6 +41,9 @@ def _starts(view: InstanceView) -> int:
 
 
 def _fresh_death(case: Case, view: InstanceView) -> Answer:
+    settled = view.age_of_process_s
+    if settled is not None and settled >= LIMITS.startup_s and view.is_alive and not view.ended:
+        return no(f"{view.name} has lived for {settled / 60:.0f} min", Kind.PROCESS, value=settled, unit="s")
     ends = view.all_events(Event.ENGINE_DIED, Event.CHILD_DIED, Event.FATAL_SIGNAL, Event.TERMINATED, Event.LIVENESS_KILLED)
     age = view.age_of_process_s
     young = (

@@ -20,7 +20,7 @@ def _place(view: InstanceView) -> Place:
 
 
 def _crashed(case: Case, view: InstanceView) -> Answer:
-    for process in view.processes:
+    for process in view.raw.processes:
         number = crash_signal(process)
         if number:
             return yes(f"{process.label} of {view.name} was ended by signal {number}", Kind.PROCESS, _place(view), number)
@@ -101,6 +101,26 @@ def _in_kernel(case: Case, view: InstanceView) -> Answer:
     return unknown("the ranks compile nothing")
 
 
+def _compiles_by_flag(case: Case, view: InstanceView) -> Answer:
+    flags = view.raw.source.flags if view.raw.source else ()
+    found = [flag for flag in flags if "torch-compile" in flag or "compilation-config" in flag or "jit" in flag.lower()]
+    if found:
+        return yes(f"{view.name} compiles at run time ({found[0]})", Kind.SOURCE, Place(f"{view.name}/source.toml"))
+    return unknown("no flag that compiles at run time is known")
+
+
+def _first_batch(case: Case, view: InstanceView) -> Answer:
+    """The watchdog fired on one of the first batches after the start."""
+    dog = view.all_events(Event.WATCHDOG)
+    start = [item for item in view.all_events(Event.STARTED) if dog and item.at and dog[0].at and item.at < dog[0].at]
+    if not dog or not start:
+        return unknown("no start before a watchdog is known")
+    steps = [item for item in view.all_works if item.at and start[-1].at and dog[0].at and start[-1].at <= item.at <= dog[0].at]
+    if len(steps) <= 2:
+        return yes(f"the watchdog fired on batch {len(steps)} of {view.name}", Kind.LOG, dog[0].place, len(steps))
+    return no(f"{view.name} had made {len(steps)} steps before the watchdog", Kind.LOG, dog[0].place, len(steps))
+
+
 def _works_again(case: Case, view: InstanceView) -> Answer:
     """After the watchdog the same step went on: nothing was stuck."""
     dog = view.all_events(Event.WATCHDOG)
@@ -113,13 +133,15 @@ def _works_again(case: Case, view: InstanceView) -> Answer:
 SLOW_KERNEL = Analyzer(
     code="PD0602",
     roles=ENGINES,
-    inputs=(Kind.LOG, Kind.STACKS),
+    inputs=(Kind.LOG, Kind.STACKS, Kind.SOURCE),
     explains=(*_EXPLAINS,),
     checks=(
         requires("a watchdog fired", _watchdog),
         proves("steps went on after it", _works_again),
         suggests("a watchdog fired", _watchdog),
         suggests("it compiled right before", _compiled_before),
+        suggests("it compiles at run time", _compiles_by_flag),
+        suggests("it was one of the first batches", _first_batch),
         suggests("ranks load a kernel", _in_kernel),
     ),
 )
@@ -161,7 +183,7 @@ GPU_FAULT = Analyzer(
 
 
 def _killed(case: Case, view: InstanceView) -> Answer:
-    for process in view.processes:
+    for process in view.raw.processes:
         if process.oom_killed:
             return yes(f"{process.label} of {view.name} was killed for memory", Kind.PROCESS, _place(view))
     found = view.all_events(Event.KERNEL_OOM)

@@ -158,6 +158,14 @@ def _held(case: Case, view: InstanceView) -> Answer:
     return unknown("no line repeats about held transfers" if last else "no work lines")
 
 
+def _held_after_aborts(case: Case, view: InstanceView) -> Answer:
+    """The engine waits again and again for transfers of requests whose clients left."""
+    held, aborts = _held(case, view), many_aborts(case, view)
+    if held.is_true and aborts.is_true:
+        return yes(f"{held.text}; {aborts.text}", Kind.LOG, held.place, held.value)
+    return unknown(held.text if not held.is_true else aborts.text)
+
+
 def _stays_in_use(case: Case, view: InstanceView) -> Answer:
     """Ask for any sign of memory that nobody holds: aborts alone are no leak."""
     signs = [ask(case, view) for ask in (_engine_says, _idle_use, _climbs, _executor_waits, _held)]
@@ -176,6 +184,7 @@ KV_LEAK = Analyzer(
         proves("KV in use without requests", _idle_use),
         proves("KV use climbs against the load, after aborts", _climbs_after_aborts),
         proves("executors wait for failed transfers", _executor_waits),
+        proves("it waits for transfers of aborted requests", _held_after_aborts),
         suggests("held transfers are reported again and again", _held),
         suggests("KV use climbs against the load", _climbs),
         suggests("requests were aborted", many_aborts),

@@ -15,7 +15,7 @@ from pdctl.evidence.records import Place
 
 _TROUBLE = (
     Symptom.STALLED, Symptom.STUCK_SUBSET, Symptom.LEAK, Symptom.WRONG_OUTPUT, Symptom.GONE, Symptom.STOPPED,
-    Symptom.FAILING, Symptom.ORPHANED, Symptom.BYPASSED,
+    Symptom.FAILING, Symptom.ORPHANED, Symptom.BYPASSED, Symptom.UNEVEN,
 )  # fmt: skip
 
 
@@ -32,6 +32,9 @@ def _no_trouble(case: Case, view: InstanceView) -> Answer:
     trouble = next((item for item in case.symptoms if item.symptom in _TROUBLE), None)
     if trouble is not None:
         return no(trouble.text, Kind.METRICS, trouble.place)
+    level = next((item for item in case.symptoms if item.symptom is Symptom.SUSPECTED and item.unit == "transfer"), None)
+    if level is not None:
+        return unknown(level.text)
     failed = next((rise for one in case.engines if (rise := one.rise(Counter.TRANSFERS_FAILED)) and rise.value > 0), None)
     if failed is not None:
         return no(f"{failed.value:g} transfers failed meanwhile", Kind.METRICS, failed.place, failed.value)
@@ -82,7 +85,10 @@ def _starting(case: Case, view: InstanceView) -> Answer:
     if view.is_starting is None:
         return unknown(f"no start-up lines of {view.name}")
     if not view.is_starting:
-        return no(f"{view.name} has started", Kind.LOG)
+        done = view.total(Counter.REQUESTS_DONE)
+        if len(view.works) > 2 or (done is not None and done.value > LIMITS.failing_completions):
+            return no(f"{view.name} has started, and worked", Kind.LOG)
+        return unknown(f"{view.name} has started; whether it still warms up is not known")
     silence = view.age_s(view.log_ends_at)
     if silence is not None and silence > LIMITS.slow_load_s and not _in_disk_wait(view):
         return unknown(f"{view.name} is starting, and silent for {silence:.0f} s")
@@ -96,11 +102,6 @@ def _in_disk_wait(view: InstanceView) -> bool:
 def _is_loading_weights(view: InstanceView) -> bool:
     marks = view.events(Event.LOADING, Event.LOADED, Event.COMPILING)
     return bool(marks) and marks[-1].event is Event.LOADING
-
-
-def _not_loading_long(case: Case, view: InstanceView) -> Answer:
-    long = _loads_long(case, view)
-    return no(long.text, Kind.LOG, long.place) if long.is_true else yes("it does not load weights unusually long", Kind.LOG)
 
 
 def _young(case: Case, view: InstanceView) -> Answer:
@@ -125,7 +126,6 @@ COLD = Analyzer(
     explains=(*STALLS, *FAILURES, *DEATHS, Symptom.STARTING, Symptom.UNHEALTHY),
     checks=(
         requires("it is starting", _starting),
-        requires("it does not load weights unusually long", _not_loading_long),
         proves("its newest lines load or compile", _starting),
         suggests("it is young", _young),
         suggests("it has completed nothing", _nothing_done_yet),
@@ -167,17 +167,29 @@ def _engines_work(case: Case, view: InstanceView) -> Answer:
     busy = [one for one in case.engines if is_busy(one)]
     if case.is_moving or busy:
         return yes("the engines work", Kind.METRICS)
+    if any(case.stepped_during(probe) for probe in case.probes):
+        return yes("the engines worked while the probes waited", Kind.LOG)
     return no("no engine is known to work", Kind.METRICS) if case.is_moving is False else unknown("nothing tells whether the engines work")
+
+
+def _probe_ran_out(case: Case, view: InstanceView) -> Answer:
+    """A probe ran out of its own time while the last stage went on."""
+    for probe in case.probes:
+        if probe.timed_out and case.stepped_during(probe):
+            seconds = (probe.timeout_ms or probe.took_ms or 0) / 1000
+            return yes(f"a request gave up after {seconds:.0f} s while the engine worked on it", Kind.PROBE, value=seconds, unit="s")
+    return unknown("no probe ran out of time while the engine worked")
 
 
 CLIENT = Analyzer(
     code="PD0904",
     roles=EVERYONE,
-    inputs=(Kind.LOG, Kind.METRICS),
-    explains=(Symptom.CLIENTS_LEFT, *FAILURES, Symptom.QUEUED, Symptom.SUSPECTED),
+    inputs=(Kind.LOG, Kind.METRICS, Kind.PROBE, Kind.HTTP, Kind.PROCESS),
+    explains=(Symptom.CLIENTS_LEFT, *FAILURES, Symptom.QUEUED, Symptom.SUSPECTED, Symptom.PROBE_TIMEOUT),
     checks=(
         requires("the engines work", _engines_work),
         suggests("clients left", _clients_left),
+        suggests("a probe ran out of its own time", _probe_ran_out),
         suggests("the engines work", _engines_work),
     ),
 )

@@ -9,14 +9,14 @@ from pdctl.diagnose.analyzer import EVERYONE, FAILURES, STALLS, Analyzer, proves
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.addresses import host_of, port_of
-from pdctl.diagnose.hidden import bypassed
+from pdctl.diagnose.hidden import bypassed, prefill_unused
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.predicates import logged
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
 from pdctl.evidence.records import Place
 
-_EXPLAINS = (*STALLS, *FAILURES, Symptom.REFUSED, Symptom.UNHEALTHY, Symptom.BYPASSED, Symptom.ORPHANED, Symptom.CLIENTS_LEFT)
+_EXPLAINS = (*STALLS, *FAILURES, Symptom.REFUSED, Symptom.UNHEALTHY, Symptom.BYPASSED, Symptom.ORPHANED, Symptom.CLIENTS_LEFT, Symptom.UNEVEN)
 
 
 def _serving(view: InstanceView) -> bool | None:
@@ -148,7 +148,27 @@ def _decode_alone(case: Case, view: InstanceView) -> Answer:
         idle = [one for one in case.prefills if (total := one.total(Counter.REQUESTS_DONE)) is not None]
         if (still or not idle) and all(one.is_alive is not False for one in case.prefills):
             return yes(f"{decode.name} asked for {found[0]:g} tokens of prefill's KV and got none; prefill has no request", Kind.METRICS, value=found[0])
+    alone = prefill_unused(case.prefills, case.decodes)
+    if alone is not None:
+        return yes(f"decode finished {alone:g} requests, prefill was asked for none", Kind.METRICS, value=alone)
     return unknown("decode is not known to work alone")
+
+
+def _decided_alone(case: Case, view: InstanceView) -> Answer:
+    alone, both = view.rise(Counter.DECODE_ONLY), view.rise(Counter.PREFILL_AND_DECODE)
+    if alone is None:
+        return unknown("no scheduler tells what it decided")
+    if not case.prefills or any(one.is_alive is False or not _asked_for_none(one) for one in case.prefills):
+        return unknown("there is no living, unused prefill")
+    text = f"{view.name} decided {alone.value:g} times for decode alone, {both.value if both else 0:g} times for both"
+    if alone.value >= LIMITS.bypass_requests and (both is None or both.value == 0):
+        return yes(text, Kind.METRICS, alone.place, alone.value)
+    return no(text, Kind.METRICS, alone.place, alone.value)
+
+
+def _asked_for_none(view: InstanceView) -> bool:
+    rise = view.rise(Counter.REQUESTS_DONE)
+    return rise is None or rise.value == 0
 
 
 def _skips(case: Case, view: InstanceView) -> Answer:
@@ -164,6 +184,7 @@ MISROUTE = Analyzer(
         proves("it dials an address where nobody listens", _dials_elsewhere),
         proves("it is told an address where nobody listens", _configured_elsewhere),
         proves("decode works alone", _decode_alone),
+        proves("the scheduler decides for decode alone", _decided_alone),
         suggests("prefill is skipped", _skips),
     ),
 )
@@ -172,22 +193,31 @@ MISROUTE = Analyzer(
 # PD0803
 
 
-def _listed(view: InstanceView) -> list[tuple[str, bool]]:
-    """Return (address, healthy) of the workers a router lists."""
-    found: list[tuple[str, bool]] = []
+def _listed(view: InstanceView) -> list[tuple[str, str]]:
+    """Return (address, model) of the workers a router lists."""
+    found: list[tuple[str, str]] = []
     for answer in view.raw.gets:
         body = _json(answer.body)
         rows = body.get("workers") if isinstance(body, dict) else None
         for row in rows if isinstance(rows, list) else []:
             if isinstance(row, dict) and isinstance(row.get("url"), str):
-                found.append((str(row["url"]), bool(row.get("is_healthy", True))))
+                found.append((str(row["url"]), str(row.get("model_id") or "")))
     return found
+
+
+def _model_of(view: InstanceView) -> str:
+    """Return the model an instance says it serves."""
+    answer = view.get("/v1/models")
+    body = _json(answer.body) if answer else None
+    rows = body.get("data") if isinstance(body, dict) else None
+    first = rows[0] if isinstance(rows, list) and rows else None
+    return str(first.get("id", "")) if isinstance(first, dict) else ""
 
 
 def _lists_the_wrong(case: Case, view: InstanceView) -> Answer:
     place = Place(f"{view.name}/http.toml", pointer="/workers")
     rows = _listed(view)
-    for url, _ in rows:
+    for url, model in rows:
         worker = next((one for one in case.engines if (host_of(one.raw.url), port_of(one.raw.url)) == (host_of(url), port_of(url))), None)
         if worker is None:
             if case.engines and all(one.raw.url for one in case.engines) and host_of(url) not in {host_of(one.raw.url) for one in case.engines}:
@@ -196,6 +226,9 @@ def _lists_the_wrong(case: Case, view: InstanceView) -> Answer:
         rank = worker.follows
         if rank is not None:
             return yes(f"{view.name} routes to {url}, but {worker.name} is node rank {rank}, no leader", Kind.HTTP, place)
+        own = _model_of(worker)
+        if model and own and model != own:
+            return yes(f"{view.name} lists {worker.name} under model {model}, it serves {own}", Kind.HTTP, place)
         if worker.is_gone:
             return yes(f"{view.name} lists {url}, but {worker.name} is gone", Kind.HTTP, place)
     if rows:

@@ -6,7 +6,7 @@ from pdctl.dialects.signals import Event, Gauge
 from pdctl.diagnose.analyzer import FAILURES, STALLS, Analyzer, proves, requires, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
-from pdctl.diagnose.predicates import abort_burst, alive, burst, stalled
+from pdctl.diagnose.predicates import abort_burst, alive, burst, gpus_do_not_spin, stalled
 from pdctl.diagnose.ranks import handle_wait
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
@@ -43,10 +43,11 @@ def _waits_after_abort(case: Case, view: InstanceView) -> Answer:
 ANALYZER = Analyzer(
     code="PD0304",
     roles=("prefill", "decode"),
-    inputs=(Kind.STACKS, Kind.LOG, Kind.METRICS, Kind.HTTP, Kind.PROCESS, Kind.PROBE),
+    inputs=(Kind.STACKS, Kind.LOG, Kind.GPU, Kind.METRICS, Kind.HTTP, Kind.PROCESS, Kind.PROBE),
     explains=(*STALLS, *FAILURES, Symptom.STUCK_SUBSET),
     checks=(
         requires("it lives", alive),
+        requires("no GPU spins without a step", gpus_do_not_spin),
         proves("a thread waits for a transfer, after aborts", _waits_after_abort),
         suggests("a burst of aborts came before", abort_burst),
         suggests("computed rooms stand still", lambda case, view: stalled(case, view, Gauge.INFLIGHT)),

@@ -8,7 +8,7 @@ from pdctl.diagnose.analyzer import FAILURES, STALLS, Analyzer, Ask, proves, req
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.limits import LIMITS
-from pdctl.diagnose.predicates import abort_burst, alive, fix_marker, full_dumps, level, stalled, threads_running
+from pdctl.diagnose.predicates import abort_burst, alive, fix_marker, full_dumps, gpus_do_not_spin, level, stalled, threads_running
 from pdctl.diagnose.symptoms import Symptom, progress
 from pdctl.diagnose.view import InstanceView
 from pdctl.evidence.records import Place
@@ -117,11 +117,12 @@ def _silent_probe(case: Case, view: InstanceView) -> Answer:
 BOOTSTRAP_DEAD = Analyzer(
     code="PD0301",
     roles=("prefill",),
-    inputs=(Kind.STACKS, Kind.LOG, Kind.METRICS, Kind.SOURCE, Kind.PROBE, Kind.HTTP, Kind.PROCESS, Kind.TOPOLOGY),
+    inputs=(Kind.STACKS, Kind.LOG, Kind.GPU, Kind.METRICS, Kind.SOURCE, Kind.PROBE, Kind.HTTP, Kind.PROCESS, Kind.TOPOLOGY),
     explains=_EXPLAINS,
     checks=(
         requires("the family has such a thread", _has_such_threads),
         requires("prefill lives", alive),
+        requires("no GPU spins without a step", gpus_do_not_spin),
         requires("no dump shows the thread everywhere", _not_seen_alive(BOOTSTRAP)),
         proves("a scheduler lacks the thread", _absent(BOOTSTRAP)),
         proves("a traceback ended it", _printed_death(BOOTSTRAP, Gauge.INFLIGHT)),
@@ -158,11 +159,12 @@ def _one_decode_only(case: Case, view: InstanceView) -> Answer:
 TRANSFER_DEAD = Analyzer(
     code="PD0302",
     roles=("prefill",),
-    inputs=(Kind.STACKS, Kind.LOG, Kind.METRICS, Kind.HTTP, Kind.PROCESS, Kind.TOPOLOGY, Kind.PROBE),
+    inputs=(Kind.STACKS, Kind.LOG, Kind.GPU, Kind.METRICS, Kind.HTTP, Kind.PROCESS, Kind.TOPOLOGY, Kind.PROBE),
     explains=_EXPLAINS,
     checks=(
         requires("the family has such a thread", _has_such_threads),
         requires("prefill lives", alive),
+        requires("no GPU spins without a step", gpus_do_not_spin),
         proves("a traceback ended it", _printed_death(TRANSFER, Gauge.INFLIGHT)),
         proves("a rank has fewer workers than its siblings", _worker_missing),
         suggests("only one decode is affected", _one_decode_only),
@@ -188,11 +190,12 @@ def _prefill_finishes(case: Case, view: InstanceView) -> Answer:
 STATUS_DEAD = Analyzer(
     code="PD0303",
     roles=("decode",),
-    inputs=(Kind.STACKS, Kind.LOG, Kind.METRICS, Kind.HTTP, Kind.PROCESS, Kind.TOPOLOGY, Kind.PROBE),
+    inputs=(Kind.STACKS, Kind.LOG, Kind.GPU, Kind.METRICS, Kind.HTTP, Kind.PROCESS, Kind.TOPOLOGY, Kind.PROBE),
     explains=_EXPLAINS,
     checks=(
         requires("the family has such a thread", _has_such_threads),
         requires("decode lives", alive),
+        requires("no GPU spins without a step", gpus_do_not_spin),
         requires("no dump shows the thread everywhere", _not_seen_alive(STATUS)),
         proves("a traceback ended it", _printed_death(STATUS, Gauge.TRANSFER)),
         proves("a scheduler lacks the thread", _absent(STATUS)),

@@ -123,6 +123,17 @@ def _total_asymmetry(case: Case, view: InstanceView) -> Answer:
     return unknown("no failed transfers are counted")
 
 
+def _probe_hangs(case: Case, view: InstanceView) -> Answer:
+    """A request through the restarted instance hangs."""
+    young = view.age_of_process_s
+    for probe in case.probes:
+        if not probe.timed_out:
+            continue
+        if probe.via == view.name and young is not None and all((peer.age_of_process_s or 0) > young for peer in case.peers(view)):
+            return yes(f"a request through {view.name}, the younger side, hangs", Kind.PROBE, value=probe.took_ms, unit="ms")
+    return unknown("no request through the younger side is known to hang")
+
+
 def _not_serving(case: Case, view: InstanceView) -> Answer:
     if any(item.symptom in (*STALLS, *FAILURES) for item in case.symptoms):
         return yes("requests hang or fail since", Kind.METRICS)
@@ -142,6 +153,7 @@ RESTART = Analyzer(
         suggests("failures since the restart", _fails_since),
         suggests("failures are asymmetric", _asymmetric),
         suggests("failures are counted", _total_asymmetry),
+        suggests("a request through the younger side hangs", _probe_hangs),
     ),
 )
 
