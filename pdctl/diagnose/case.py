@@ -5,7 +5,19 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from pdctl.diagnose.hidden import bypassed, host_memory, idle_tokens, in_flight_on, is_idle, level_in_metrics, pool_leaks, prefill_unused, queue_floor, usage_climbs
+from pdctl.diagnose.answer import Kind
+from pdctl.diagnose.hidden import (
+    bypassed,
+    host_memory,
+    idle_tokens,
+    in_flight_on,
+    is_idle,
+    level_in_metrics,
+    pool_leaks,
+    prefill_unused,
+    queue_floor,
+    usage_climbs,
+)
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.symptoms import (
     Observed,
@@ -99,8 +111,16 @@ class Case:
         found: list[Observed] = []
         for role in ("unified", "decode", "prefill"):
             views = self.of(role)
-            idle = [view for view in views if is_idle(view) and view.is_alive and not progress(view, Gauge.HTTP_ACTIVE)]
-            queued = [unit for unit in self.units if unit.view.role == role and unit.gauge is Gauge.WAITING and unit.outstanding >= 2]
+            idle = [
+                view
+                for view in views
+                if is_idle(view) and view.is_alive and not progress(view, Gauge.HTTP_ACTIVE)
+            ]
+            queued = [
+                unit
+                for unit in self.units
+                if unit.view.role == role and unit.gauge is Gauge.WAITING and unit.outstanding >= 2
+            ]
             if idle and queued:
                 text = f"{idle[0].name} is idle while {queued[0].outstanding:g} requests wait on {queued[0].view.name}"
                 found.append(Observed(Symptom.UNEVEN, idle[0].name, "requests", text, len(idle)))
@@ -111,7 +131,8 @@ class Case:
         for gauge in (Gauge.TRANSFER, Gauge.INFLIGHT, Gauge.PREALLOC):
             floor = queue_floor(view, gauge)
             if floor is not None:
-                text = f"{gauge.value} of {view.name} never fell below {floor[0]:g} in {floor[1]:.0f} min, while others passed"
+                kept = f"never fell below {floor[0]:g} in {floor[1]:.0f} min, while others passed"
+                text = f"{gauge.value} of {view.name} {kept}"
                 found.append(Observed(Symptom.STUCK_SUBSET, view.name, gauge.value, text, floor[0]))
         level = level_in_metrics(view)
         if level is not None and not found:
@@ -126,7 +147,11 @@ class Case:
         if view.role == "decode" and (bypassed(view) or prefill_unused(self.peers(view), (view,))):
             found.append(Observed(Symptom.BYPASSED, view.name, "kv", f"{view.name} computes prompts itself"))
         if view.is_router and self.orphans(view):
-            found.append(Observed(Symptom.ORPHANED, view.name, "requests", f"{view.name} waits for requests nobody has"))
+            found.append(
+                Observed(
+                    Symptom.ORPHANED, view.name, "requests", f"{view.name} waits for requests nobody has"
+                )
+            )
         return found
 
     def orphans(self, router: InstanceView) -> tuple[float, float] | None:
@@ -161,7 +186,9 @@ class Case:
 
     def symptom_of(self, view: InstanceView, *kinds: Symptom) -> Observed | None:
         """Return a symptom of one instance."""
-        return next((item for item in self.symptoms if item.instance == view.name and item.symptom in kinds), None)
+        return next(
+            (item for item in self.symptoms if item.instance == view.name and item.symptom in kinds), None
+        )
 
     @cached_property
     def is_moving(self) -> bool | None:
@@ -173,6 +200,14 @@ class Case:
         if any(answers):
             return True
         return False if answers and all(item is False for item in answers) else None
+
+    @cached_property
+    def kind_of_moving(self) -> Kind:
+        """Which kind of source told whether requests complete."""
+        counters = (Counter.REQUESTS_DONE, Counter.DECODE_TOKENS)
+        if any(view.rise(counter) is not None for view in self.engines for counter in counters):
+            return Kind.METRICS
+        return Kind.PROBE if self.last_probe is not None and self.last_probe.passed else Kind.LOG
 
     @cached_property
     def is_idle_or_still(self) -> bool:

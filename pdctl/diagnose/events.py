@@ -88,7 +88,7 @@ class LogReader:
         found: list[int] = []
         events: set[Event] = set()
         for index, (event, hint, regex) in enumerate(self._patterns):
-            if hint and hint not in message or event in events:
+            if (hint and hint not in message) or event in events:
                 continue
             if regex.match(message):
                 found.append(index)

@@ -173,7 +173,13 @@ def stall_of(unit: Unit) -> Observed | None:
         return None
     busy = is_busy(unit.view)
     # Another stage of the same instance may work; this queue stalls all the same once patience is over.
-    is_stage = unit.gauge in (Gauge.TRANSFER, Gauge.PREALLOC, Gauge.INFLIGHT, Gauge.BOOTSTRAP, Gauge.FETCH_DONE)
+    is_stage = unit.gauge in (
+        Gauge.TRANSFER,
+        Gauge.PREALLOC,
+        Gauge.INFLIGHT,
+        Gauge.BOOTSTRAP,
+        Gauge.FETCH_DONE,
+    )
     if busy and not (is_stage and unit.progress is False and not unit.view.is_starting):
         return None
     is_long = unit.span_s is not None and unit.span_s >= LIMITS.patience_s
@@ -188,7 +194,9 @@ def instance_symptoms(view: InstanceView) -> list[Observed]:
     """Return what is wrong with one instance as such."""
     found: list[Observed] = []
 
-    def add(kind: Symptom, unit: str, text: str, value: float | None = None, place: Place | None = None) -> None:
+    def add(
+        kind: Symptom, unit: str, text: str, value: float | None = None, place: Place | None = None
+    ) -> None:
         found.append(Observed(kind, view.name, unit, f"{view.name}: {text}", value, place))
 
     if view.is_starting:
@@ -201,8 +209,17 @@ def instance_symptoms(view: InstanceView) -> list[Observed]:
         add(Symptom.STOPPED, "http", "accepts connections and does not answer")
     age = view.age_of_process_s
     is_fresh = view.restarts() > 0 and (age is None or age < 2 * LIMITS.startup_s)
-    if is_fresh or view.ended is not None or any(_died(item.exit_code, item.signal) for item in view.processes):
-        add(Symptom.CRASHED, "process", f"ended without being asked, {view.restarts()} restarts", view.restarts())
+    if (
+        is_fresh
+        or view.ended is not None
+        or any(_died(item.exit_code, item.signal) for item in view.processes)
+    ):
+        add(
+            Symptom.CRASHED,
+            "process",
+            f"ended without being asked, {view.restarts()} restarts",
+            view.restarts(),
+        )
     health = view.get("/health", "/health_generate", "/readiness")
     if health is not None and health.status != 200 and view.is_alive is not False:
         add(Symptom.UNHEALTHY, health.path, f"{health.path} says {health.status or health.error}")
@@ -210,7 +227,11 @@ def instance_symptoms(view: InstanceView) -> list[Observed]:
     if view.events(Event.ROUTER_NO_WORKER, Event.ROUTER_UPSTREAM):
         add(Symptom.REFUSED, "router", "turns requests away or cannot reach a worker")
     if len(view.events(Event.CLIENT_GONE)) >= LIMITS.client_gone:
-        add(Symptom.CLIENTS_LEFT, "http", f"{len(view.events(Event.CLIENT_GONE))} clients left before the answer")
+        add(
+            Symptom.CLIENTS_LEFT,
+            "http",
+            f"{len(view.events(Event.CLIENT_GONE))} clients left before the answer",
+        )
     return found
 
 
@@ -265,13 +286,17 @@ def probe_symptoms(evidence: Evidence) -> list[Observed]:
     for probe in evidence.probes:
         unit = probe.via or "probe"
         if probe.output == "garbled" and probe.status == 200:
-            found.append(Observed(Symptom.WRONG_OUTPUT, "", unit, "the probe's answer was wrong, with status 200"))
+            found.append(
+                Observed(Symptom.WRONG_OUTPUT, "", unit, "the probe's answer was wrong, with status 200")
+            )
         elif probe.timed_out:
             seconds = (probe.took_ms or probe.timeout_ms or 0) / 1000
             text = f"the probe through {unit} got no answer in {seconds:.0f} s"
             found.append(Observed(Symptom.PROBE_TIMEOUT, "", unit, text, seconds))
         elif probe.status is not None and probe.status != 200:
-            found.append(Observed(Symptom.PROBE_FAILED, "", unit, f"the probe through {unit} got {probe.status}"))
+            found.append(
+                Observed(Symptom.PROBE_FAILED, "", unit, f"the probe through {unit} got {probe.status}")
+            )
         elif probe.error:
             found.append(Observed(Symptom.PROBE_FAILED, "", unit, f"the probe through {unit}: {probe.error}"))
     return found

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from pdctl.dialects.signal_catalogue import LOADS, SERIES
-from pdctl.dialects.signals import Counter, Event, Gauge, Series
 from pdctl.diagnose.events import LogReader, Occurrence, Work
 from pdctl.diagnose.reading import Reading, Rise
+from pdctl.dialects.signal_catalogue import LOADS, SERIES
+from pdctl.dialects.signals import Counter, Event, Gauge, Series
 from pdctl.evidence.model import Evidence, InstanceEvidence
 from pdctl.evidence.records import Exposition, Get, Place, Process
 
@@ -54,7 +54,9 @@ class InstanceView:
                 return Reading(self.raw.loads[key], Place(f"{self.name}/loads.json", pointer=key), False)
         return None
 
-    def _rows(self, signal: Gauge | Counter, scrape: Exposition | None) -> Iterable[tuple[Series, list[float]]]:
+    def _rows(
+        self, signal: Gauge | Counter, scrape: Exposition | None
+    ) -> Iterable[tuple[Series, list[float]]]:
         if scrape is None:
             return
         for row in SERIES:
@@ -71,13 +73,17 @@ class InstanceView:
     def total(self, counter: Counter) -> Reading | None:
         """Return a counter's value."""
         for row, values in self._rows(counter, self.raw.metrics):
-            return Reading(sum(values), Place(self.raw.metrics.file if self.raw.metrics else "", pointer=row.name), False)
+            return Reading(
+                sum(values), Place(self.raw.metrics.file if self.raw.metrics else "", pointer=row.name), False
+            )
         return None
 
     def rise(self, counter: Counter) -> Rise | None:
         """Return by how much a counter grew between the samples; None when one is missing or the process is new."""
         for row, values in self._rows(counter, self.raw.metrics):
-            before = next((old for name, old in self._rows(counter, self.raw.metrics_prev) if name == row), None)
+            before = next(
+                (old for name, old in self._rows(counter, self.raw.metrics_prev) if name == row), None
+            )
             file = self.raw.metrics.file if self.raw.metrics else ""
             if before is None:
                 # A series that a scrape of the same process did not have yet began at zero.
@@ -180,7 +186,11 @@ class InstanceView:
         if not self.works:
             return None
         last = self.works[-1]
-        near = [work for work in self.works[-40:] if last.at is None or work.at is None or last.at - work.at <= _NEAR]
+        near = [
+            work
+            for work in self.works[-40:]
+            if last.at is None or work.at is None or last.at - work.at <= _NEAR
+        ]
         newest: dict[tuple[str, str], Work] = {}
         for work in near:
             newest[work.rank, work.kind] = work
@@ -199,11 +209,17 @@ class InstanceView:
     @cached_property
     def processes(self) -> tuple[Process, ...]:
         """Processes of the running incarnation; of a dead instance, all that are known."""
-        born = min((item.started_at for item in self.raw.processes if item.state != "gone" and item.started_at), default=None)
+        born = min(
+            (item.started_at for item in self.raw.processes if item.state != "gone" and item.started_at),
+            default=None,
+        )
         return tuple(
             item
             for item in self.raw.processes
-            if item.state != "gone" or born is None or item.started_at is None or item.started_at >= born - _START_SLACK
+            if item.state != "gone"
+            or born is None
+            or item.started_at is None
+            or item.started_at >= born - _START_SLACK
         )
 
     @cached_property
@@ -234,7 +250,9 @@ class InstanceView:
 
     def get(self, *paths: str) -> Get | None:
         """Return the answer of the first of these endpoints that was asked."""
-        return next((item for path in paths for item in self.raw.gets if item.path.partition("?")[0] == path), None)
+        return next(
+            (item for path in paths for item in self.raw.gets if item.path.partition("?")[0] == path), None
+        )
 
     @cached_property
     def health(self) -> int | None:
@@ -261,7 +279,9 @@ class InstanceView:
         if not ends:
             return None
         last = ends[-1]
-        is_after = self.last_work is not None and last.at and self.last_work.at and self.last_work.at > last.at
+        is_after = (
+            self.last_work is not None and last.at and self.last_work.at and self.last_work.at > last.at
+        )
         return None if is_after else last
 
     @cached_property
@@ -289,7 +309,10 @@ class InstanceView:
     def follows(self) -> str | None:
         """Its node rank when it does not lead its group: such nodes serve no HTTP and never say that they are ready."""
         source = self.raw.source
-        words = [*(source.flags if source else ()), *(word for item in self.processes for word in item.cmdline)]
+        words = [
+            *(source.flags if source else ()),
+            *(word for item in self.processes for word in item.cmdline),
+        ]
         for index, word in enumerate(words):
             if word == "--node-rank" and index + 1 < len(words) and words[index + 1] not in ("0", ""):
                 return words[index + 1]

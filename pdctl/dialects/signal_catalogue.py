@@ -13,7 +13,12 @@ from pdctl.dialects import (
 )
 from pdctl.dialects.signals import Batch, Pattern, Series
 
-_ENGINES = (sglang_signals.SGLANG_SIGNALS, vllm_signals.VLLM_SIGNALS, trtllm_signals.TRTLLM_SIGNALS, pdctl_signals.PDCTL_SIGNALS)
+_ENGINES = (
+    sglang_signals.SGLANG_SIGNALS,
+    vllm_signals.VLLM_SIGNALS,
+    trtllm_signals.TRTLLM_SIGNALS,
+    pdctl_signals.PDCTL_SIGNALS,
+)
 _ROUTERS = (router_signals.SMG_SIGNALS, router_signals.VLLM_ROUTER_SIGNALS, router_signals.LLM_D_SIGNALS)
 _DYNAMO = dynamo_signals.DYNAMO_SIGNALS
 

@@ -26,5 +26,8 @@ def as_json(codes: tuple[Code, ...] = CATALOGUE) -> str:
 
 def as_table(codes: tuple[Code, ...] = CATALOGUE) -> str:
     """Return one line a code."""
-    rows = [("CODE", "LEVEL", "ACTION", "WHAT"), *((item.code, str(item.level), str(item.action), item.title) for item in codes)]
+    rows = [
+        ("CODE", "LEVEL", "ACTION", "WHAT"),
+        *((item.code, str(item.level), str(item.action), item.title) for item in codes),
+    ]
     return "\n".join(f"{code:<7} {level:<8} {action:<17} {title}" for code, level, action, title in rows)

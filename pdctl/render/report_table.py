@@ -39,7 +39,8 @@ def as_table(report: Report, is_verbose: bool = False) -> str:
 def _headline(report: Report) -> str:
     at = _clock(report.captured_at)
     name = f"  {report.deployment}" if report.deployment else ""
-    return f"{_SYMBOL[report.verdict]} {report.verdict.upper().replace('_', ' ')}{name}  {at}  pdctl {report.tool.version}"
+    verdict = report.verdict.upper().replace("_", " ")
+    return f"{_SYMBOL[report.verdict]} {verdict}{name}  {at}  pdctl {report.tool.version}"
 
 
 def _clock(at: datetime | None) -> str:
@@ -71,7 +72,10 @@ def _no_cause(report: Report) -> list[str]:
 
 def _others(report: Report) -> list[str]:
     rest = report.firm[1:4]
-    return [f"Also     {cause.code} {cause.name} on {cause.subject.instance} ({cause.causal_role})"[:WIDTH] for cause in rest]
+    return [
+        f"Also     {cause.code} {cause.name} on {cause.subject.instance} ({cause.causal_role})"[:WIDTH]
+        for cause in rest
+    ]
 
 
 def _excluded(report: Report) -> list[str]:
@@ -82,7 +86,11 @@ def _excluded(report: Report) -> list[str]:
         label = "Not      " if not lines else "         "
         lines += [(label + f"{row.code} {row.reason}")[:WIDTH]]
     if report.not_checked:
-        lines.append(f"Unchecked {len(report.not_checked)} of {report.checked} causes; first: {report.not_checked[0].reason}"[:WIDTH])
+        lines.append(
+            f"Unchecked {len(report.not_checked)} of {report.checked} causes; first: {report.not_checked[0].reason}"[
+                :WIDTH
+            ]
+        )
     return lines
 
 
@@ -90,14 +98,22 @@ def _problems(report: Report) -> list[str]:
     failed = [row for row in report.collectors if row.status not in ("ok", "absent")]
     if not failed:
         return []
-    return [f"Missing  {failed[0].name} of {failed[0].instance}: {failed[0].error} ({len(failed)} in all)"[:WIDTH]]
+    return [
+        f"Missing  {failed[0].name} of {failed[0].instance}: {failed[0].error} ({len(failed)} in all)"[:WIDTH]
+    ]
 
 
 def _ending(report: Report) -> list[str]:
     firm = report.firm
     if not firm:
-        return [f"Next     pdctl diagnose --native   or   pdctl snapshot      incident {report.incident_id}"[:WIDTH]]
-    step = next((step for step in firm[0].next if step.action != "none"), firm[0].next[0] if firm[0].next else None)
+        return [
+            f"Next     pdctl diagnose --native   or   pdctl snapshot      incident {report.incident_id}"[
+                :WIDTH
+            ]
+        ]
+    step = next(
+        (step for step in firm[0].next if step.action != "none"), firm[0].next[0] if firm[0].next else None
+    )
     if step is None:
         return [f"Read     pdctl explain {firm[0].code}"]
     return [f"Next     {step.text} [{step.risk}]"[:WIDTH], f"         $ {step.command}"[:WIDTH]]
@@ -107,10 +123,18 @@ def _details(report: Report) -> list[str]:
     lines = ["Symptoms"]
     lines += [f"  {row.symptom}: {row.text}" for row in report.symptoms] or ["  none"]
     for cause in report.causes:
-        lines += ["", f"{cause.code} {cause.name}: {cause.confidence}, {cause.causal_role}, on {', '.join(cause.affected)}"]
-        lines += [f"  {row.weight}: {row.text} [{_place(row.source.file, row.source.line, row.source.pointer)}]" for row in cause.observations]
+        lines += [
+            "",
+            f"{cause.code} {cause.name}: {cause.confidence}, {cause.causal_role}, on {', '.join(cause.affected)}",
+        ]
+        lines += [
+            f"  {row.weight}: {row.text} [{_place(row.source.file, row.source.line, row.source.pointer)}]"
+            for row in cause.observations
+        ]
     lines += ["", "Time line"]
-    lines += [f"  {_clock(row.at)} {row.instance}: {row.what}" for row in report.timeline] or ["  nothing with a time"]
+    lines += [f"  {_clock(row.at)} {row.instance}: {row.what}" for row in report.timeline] or [
+        "  nothing with a time"
+    ]
     lines += ["", "Ruled out"]
     lines += [f"  {row.code} {row.reason}" for row in report.ruled_out] or ["  nothing"]
     return lines
@@ -122,4 +146,6 @@ def _place(file: str, line: int | None, pointer: str | None) -> str:
 
 def _wrap(text: str, indent: str = "") -> list[str]:
     hanging = indent or "  "
-    return textwrap.wrap(text.strip(), WIDTH, initial_indent=hanging, subsequent_indent=hanging + "  ") or [""]
+    return textwrap.wrap(text.strip(), WIDTH, initial_indent=hanging, subsequent_indent=hanging + "  ") or [
+        ""
+    ]

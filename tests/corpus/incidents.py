@@ -57,7 +57,11 @@ class Incident(msgspec.Struct, frozen=True):
     def evidence(self, without: str | None = None) -> Evidence:
         """Return the evidence, without a kind of source."""
         dropped = SOURCES[without] if without else ()
-        kept = {name: data for name, data in self.files.items() if not name.rpartition("/")[2].startswith(dropped or "\0")}
+        kept = {
+            name: data
+            for name, data in self.files.items()
+            if not name.rpartition("/")[2].startswith(dropped or "\0")
+        }
         return evidence_of(kept)
 
 

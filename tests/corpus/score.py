@@ -99,10 +99,13 @@ def table(marks: list[Marks]) -> list[str]:
     """Return the lines of the score table."""
     decidable = [item for item in marks if not item.is_abstaining_case and item.outcome != "thin"]
     silent = [item for item in marks if item.is_abstaining_case]
-    harms = Counter(kind.partition(" ")[0] + " " + kind.partition(" ")[2] for item in marks for kind in item.harm)
+    counts = Counter(item.outcome for item in decidable)
+    harms = Counter(
+        kind.partition(" ")[0] + " " + kind.partition(" ")[2] for item in marks for kind in item.harm
+    )
     lines = [
         f"right cause first      {wilson(sum(item.outcome == 'right' for item in decidable), len(decidable))}",
-        f"  wrong cause first    {sum(item.outcome == 'wrong' for item in decidable)}, abstained {sum(item.outcome == 'abstained' for item in decidable)}",
+        f"  wrong cause first    {counts['wrong']}, abstained {counts['abstained']}",
         f"abstains where it must {wilson(sum(item.outcome == 'kept silent' for item in silent), len(silent))}",
     ]
     kinds = ("truth ruled out", "non-wedge called wedged", "never-cause firm", "false alarm")
@@ -123,13 +126,16 @@ def ablation(chosen: list[Incident], full: dict[str, Report], without: str) -> s
     right = sum(item.outcome == "right" for item in decidable)
     wrong = sum(item.outcome == "wrong" for item in decidable)
     harm = sum(1 for item in marks if item.harm)
-    return f"without {without:<9}      {wilson(right, len(decidable))}, wrong {wrong}, harmful {harm}, flipped {len(flips)} {' '.join(flips[:6])}"
+    rest = f"wrong {wrong}, harmful {harm}, flipped {len(flips)} {' '.join(flips[:6])}"
+    return f"without {without:<9}      {wilson(right, len(decidable))}, {rest}"
 
 
 def is_flip(full: Report, less: Report) -> bool:
     """Return whether a verdict turned into its opposite; `unknown` and weaker words are no flips."""
     good = ("healthy", "not_a_wedge")
-    return (full.verdict in good and less.verdict == "wedged") or (full.verdict == "wedged" and less.verdict in good)
+    return (full.verdict in good and less.verdict == "wedged") or (
+        full.verdict == "wedged" and less.verdict in good
+    )
 
 
 def main() -> int:
@@ -145,7 +151,10 @@ def main() -> int:
     marks = [mark(item, reports[item.name]) for item in chosen]
     for item, row in zip(chosen, marks, strict=True):
         if arguments.verbose or row.outcome in ("wrong", "spoke") or row.harm:
-            print(f"{row.name} {row.outcome:<11} {item.truth.label:<38} {row.verdict:<11} {row.first:<46} {'; '.join(row.harm)}")
+            harm = "; ".join(row.harm)
+            print(
+                f"{row.name} {row.outcome:<11} {item.truth.label:<38} {row.verdict:<11} {row.first:<46} {harm}"
+            )
     print(f"{len(chosen)} folders ({arguments.half})")
     print("\n".join(table(marks)))
     print("\n".join(ablation(chosen, reports, without) for without in SOURCES))

@@ -5,12 +5,22 @@ from __future__ import annotations
 import ipaddress
 from urllib.parse import urlsplit
 
-from pdctl.dialects.signals import Event
-from pdctl.diagnose.analyzer import DEATHS, ENGINES, EVERYONE, FAILURES, STALLS, Analyzer, proves, requires, suggests
+from pdctl.diagnose.analyzer import (
+    DEATHS,
+    ENGINES,
+    EVERYONE,
+    FAILURES,
+    STALLS,
+    Analyzer,
+    proves,
+    requires,
+    suggests,
+)
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.signals import Event
 from pdctl.evidence.records import Place
 
 _EXPLAINS = (*FAILURES, *STALLS, *DEATHS, Symptom.UNHEALTHY)
@@ -67,7 +77,12 @@ def _registry_refused(case: Case, view: InstanceView) -> Answer:
                 continue
             port = item.group("port")
             if port and own and int(port) != own:
-                return yes(f"{peer.name} asks port {port}, {view.name} listens on {own}", Kind.LOG, item.place, int(port))
+                return yes(
+                    f"{peer.name} asks port {port}, {view.name} listens on {own}",
+                    Kind.LOG,
+                    item.place,
+                    int(port),
+                )
     return unknown("no refused registry names another port")
 
 
@@ -108,7 +123,9 @@ def _announced_elsewhere(case: Case, view: InstanceView) -> Answer:
         if not host or not own or host in (own, bound, "0.0.0.0"):
             continue
         if _network(host) != _network(own):
-            return yes(f"{view.name} serves on {own}, its transfer engine announces {host}", Kind.LOG, item.place)
+            return yes(
+                f"{view.name} serves on {own}, its transfer engine announces {host}", Kind.LOG, item.place
+            )
     if view.events(Event.LISTEN_ADDRESS):
         return no(f"{view.name} announces an address of its own network", Kind.LOG)
     return unknown("no line tells what the transfer engine announces")
@@ -140,8 +157,15 @@ def _meets_itself(case: Case, view: InstanceView) -> Answer:
     own = {item.group("id").rstrip(".") for item in view.events(Event.ENGINE_ID)}
     got = wrong[-1].group("got").rstrip(".")
     if got in own:
-        return yes(f"{view.name} reached itself: it got {got[:13]}, its own id", Kind.LOG, wrong[-1].place, len(wrong))
-    peers = {item.group("id").rstrip(".") for peer in case.peers(view) for item in peer.events(Event.ENGINE_ID)}
+        return yes(
+            f"{view.name} reached itself: it got {got[:13]}, its own id",
+            Kind.LOG,
+            wrong[-1].place,
+            len(wrong),
+        )
+    peers = {
+        item.group("id").rstrip(".") for peer in case.peers(view) for item in peer.events(Event.ENGINE_ID)
+    }
     if got in peers:
         return no("the handshake reached the peer as it is now: its id was old", Kind.LOG, wrong[-1].place)
     return unknown(f"whose id {got[:13]} is, is not known")

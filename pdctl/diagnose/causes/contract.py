@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from pdctl.dialects.signals import Event
 from pdctl.diagnose.analyzer import DEATHS, ENGINES, FAILURES, STALLS, Analyzer, Ask, proves, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.signals import Event
 from pdctl.evidence.records import Place
 
 _LAYOUT = ("page", "block", "layout", "metadata buffers", "kv_cache_layout", "remote_block_size", "block_len")
@@ -40,7 +40,9 @@ def _logged(family: tuple[str, ...]) -> Ask:
     return ask
 
 
-def _setting(view: InstanceView, key: str, read: Callable[[InstanceView], object]) -> tuple[str, Place] | None:
+def _setting(
+    view: InstanceView, key: str, read: Callable[[InstanceView], object]
+) -> tuple[str, Place] | None:
     """Return a contract value: from what the engine answers, else from its source facts."""
     answer = view.get("/server_info", "/get_server_info")
     if answer is not None and answer.body:
@@ -127,13 +129,19 @@ PARALLEL = Analyzer(
     roles=ENGINES,
     inputs=(Kind.LOG, Kind.METRICS, Kind.PROBE, Kind.PROCESS, Kind.HTTP),
     explains=_EXPLAINS,
-    checks=(proves("an engine names the field", _logged(_PARALLEL)), suggests("from the first request on", _from_the_first)),
+    checks=(
+        proves("an engine names the field", _logged(_PARALLEL)),
+        suggests("from the first request on", _from_the_first),
+    ),
 )
 VERSION = Analyzer(
     code="PD0205",
     roles=ENGINES,
     inputs=(Kind.LOG, Kind.METRICS, Kind.PROBE, Kind.PROCESS, Kind.HTTP),
     explains=_EXPLAINS,
-    checks=(proves("an engine names the field", _logged(_VERSION)), suggests("from the first request on", _from_the_first)),
+    checks=(
+        proves("an engine names the field", _logged(_VERSION)),
+        suggests("from the first request on", _from_the_first),
+    ),
 )
 ANALYZERS = (LAYOUT, DTYPE, PARALLEL, VERSION)

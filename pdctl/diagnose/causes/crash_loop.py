@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pdctl.dialects.signals import Event
 from pdctl.diagnose.analyzer import DEATHS, EVERYONE, FAILURES, STALLS, Analyzer, proves, requires, suggests
 from pdctl.diagnose.answer import Answer, Kind, either, no, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.signals import Event
 from pdctl.evidence.records import Place
 
 
@@ -31,7 +31,9 @@ def _restarts(case: Case, view: InstanceView) -> Answer:
 def _starts(view: InstanceView) -> int:
     """Count start-up runs that an end or work separates."""
     count, is_open = 0, False
-    for item in view.all_events(Event.STARTED, Event.READY, Event.ENGINE_DIED, Event.TERMINATED, Event.CHILD_DIED):
+    for item in view.all_events(
+        Event.STARTED, Event.READY, Event.ENGINE_DIED, Event.TERMINATED, Event.CHILD_DIED
+    ):
         if item.event is Event.STARTED:
             count += 0 if is_open else 1
             is_open = True
@@ -44,14 +46,20 @@ def _fresh_death(case: Case, view: InstanceView) -> Answer:
     settled = view.age_of_process_s
     if settled is not None and settled >= LIMITS.startup_s and view.is_alive and not view.ended:
         return no(f"{view.name} has lived for {settled / 60:.0f} min", Kind.PROCESS, value=settled, unit="s")
-    ends = view.all_events(Event.ENGINE_DIED, Event.CHILD_DIED, Event.FATAL_SIGNAL, Event.TERMINATED, Event.LIVENESS_KILLED)
+    ends = view.all_events(
+        Event.ENGINE_DIED, Event.CHILD_DIED, Event.FATAL_SIGNAL, Event.TERMINATED, Event.LIVENESS_KILLED
+    )
     age = view.age_of_process_s
     young = (
         yes(f"{view.name} lives {age:.0f} s only", Kind.PROCESS, value=age, unit="s")
         if age is not None and age < LIMITS.startup_s
         else unknown("not young")
     )
-    died = yes(f"{view.name}: {ends[-1].text[:90]}", Kind.LOG, ends[-1].place) if ends else unknown("no end in the log")
+    died = (
+        yes(f"{view.name}: {ends[-1].text[:90]}", Kind.LOG, ends[-1].place)
+        if ends
+        else unknown("no end in the log")
+    )
     return either(died, young)
 
 

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from pdctl.dialects.signals import Counter, Event, Gauge
-from pdctl.diagnose.analyzer import DEATHS, ENGINES, EVERYONE, FAILURES, STALLS, Analyzer, proves, requires, suggests
+from pdctl.diagnose.analyzer import (
+    DEATHS,
+    ENGINES,
+    EVERYONE,
+    FAILURES,
+    STALLS,
+    Analyzer,
+    proves,
+    requires,
+    suggests,
+)
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.hidden import is_idle
@@ -11,6 +20,7 @@ from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.predicates import logged, quantised, room_failures
 from pdctl.diagnose.symptoms import Symptom, is_busy
 from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.signals import Counter, Event, Gauge
 from pdctl.evidence.records import Place
 
 _TROUBLE = (
@@ -25,17 +35,25 @@ _TROUBLE = (
 def _moves(case: Case, view: InstanceView) -> Answer:
     if case.is_moving is None:
         return unknown("nothing tells whether requests complete")
-    return (yes if case.is_moving else no)("requests complete" if case.is_moving else "no request completes", Kind.METRICS)
+    return (yes if case.is_moving else no)(
+        "requests complete" if case.is_moving else "no request completes", case.kind_of_moving
+    )
 
 
 def _no_trouble(case: Case, view: InstanceView) -> Answer:
     trouble = next((item for item in case.symptoms if item.symptom in _TROUBLE), None)
     if trouble is not None:
         return no(trouble.text, Kind.METRICS, trouble.place)
-    level = next((item for item in case.symptoms if item.symptom is Symptom.SUSPECTED and item.unit == "transfer"), None)
+    level = next(
+        (item for item in case.symptoms if item.symptom is Symptom.SUSPECTED and item.unit == "transfer"),
+        None,
+    )
     if level is not None:
         return unknown(level.text)
-    failed = next((rise for one in case.engines if (rise := one.rise(Counter.TRANSFERS_FAILED)) and rise.value > 0), None)
+    failed = next(
+        (rise for one in case.engines if (rise := one.rise(Counter.TRANSFERS_FAILED)) and rise.value > 0),
+        None,
+    )
     if failed is not None:
         return no(f"{failed.value:g} transfers failed meanwhile", Kind.METRICS, failed.place, failed.value)
     return yes("nothing stands still, leaks or fails", Kind.METRICS)
@@ -45,10 +63,16 @@ def _queues_long(case: Case, view: InstanceView) -> Answer:
     queued = [item for item in case.symptoms if item.symptom is Symptom.QUEUED and item.instance == view.name]
     total = sum(item.value or 0 for item in queued)
     if queued and total >= 2:
-        return yes(queued[0].text, Kind.METRICS, queued[0].place, total)
+        is_log = queued[0].place is not None and "/log" in queued[0].place.file
+        return yes(queued[0].text, Kind.LOG if is_log else Kind.METRICS, queued[0].place, total)
     running = view.gauge(Gauge.RUNNING)
     if case.symptom_of(view, Symptom.UNHEALTHY) and running is not None and running.value > 0:
-        return yes(f"{view.name} runs {running.value:g} requests and answers its health check late", Kind.METRICS, running.place, running.value)
+        return yes(
+            f"{view.name} runs {running.value:g} requests and answers its health check late",
+            Kind.METRICS,
+            running.place,
+            running.value,
+        )
     return unknown(f"{view.name} has no long queue")
 
 
@@ -56,7 +80,13 @@ def _batches_go_on(case: Case, view: InstanceView) -> Answer:
     steps = view.rise(Counter.STEPS) or view.rise(Counter.DECODE_TOKENS) or view.rise(Counter.PREFILL_TOKENS)
     age = view.age_s(view.last_step.at if view.last_step else None)
     if age is not None and age <= LIMITS.silence_s:
-        return yes(f"{view.name} printed a step {age:.0f} s before the capture", Kind.LOG, view.last_step.place if view.last_step else None, age, "s")
+        return yes(
+            f"{view.name} printed a step {age:.0f} s before the capture",
+            Kind.LOG,
+            view.last_step.place if view.last_step else None,
+            age,
+            "s",
+        )
     if steps is not None and steps.value > 0:
         return yes(f"{view.name} made steps between the samples", Kind.METRICS, steps.place, steps.value)
     return unknown(f"no fresh step of {view.name} is known")
@@ -66,7 +96,14 @@ OVERLOAD = Analyzer(
     code="PD0901",
     roles=ENGINES,
     inputs=(Kind.METRICS, Kind.LOG, Kind.HTTP, Kind.PROCESS, Kind.PROBE),
-    explains=(Symptom.QUEUED, Symptom.UNHEALTHY, Symptom.CLIENTS_LEFT, Symptom.REFUSED, Symptom.SUSPECTED, Symptom.PROBE_FAILED),
+    explains=(
+        Symptom.QUEUED,
+        Symptom.UNHEALTHY,
+        Symptom.CLIENTS_LEFT,
+        Symptom.REFUSED,
+        Symptom.SUSPECTED,
+        Symptom.PROBE_FAILED,
+    ),
     checks=(
         requires("requests complete", _moves),
         requires("nothing is in trouble", _no_trouble),
@@ -115,7 +152,9 @@ def _young(case: Case, view: InstanceView) -> Answer:
 def _nothing_done_yet(case: Case, view: InstanceView) -> Answer:
     done = view.total(Counter.REQUESTS_DONE)
     if done is not None:
-        return (yes if done.value == 0 else no)(f"{view.name} has completed {done.value:g} requests", Kind.METRICS, done.place, done.value)
+        return (yes if done.value == 0 else no)(
+            f"{view.name} has completed {done.value:g} requests", Kind.METRICS, done.place, done.value
+        )
     return unknown(f"completions of {view.name} are not known")
 
 
@@ -140,7 +179,13 @@ def _loads_long(case: Case, view: InstanceView) -> Answer:
     age = view.age_s(first.at if first else None)
     if _in_disk_wait(view) or (age is not None and age >= LIMITS.slow_load_s):
         disk = ", its processes wait for the disk (state D)" if _in_disk_wait(view) else ""
-        return yes(f"{view.name} has loaded weights for {age or 0:.0f} s{disk}", Kind.LOG, first.place if first else None, age, "s")
+        return yes(
+            f"{view.name} has loaded weights for {age or 0:.0f} s{disk}",
+            Kind.LOG,
+            first.place if first else None,
+            age,
+            "s",
+        )
     return unknown("it has not loaded for long")
 
 
@@ -159,7 +204,12 @@ SLOW_LOAD = Analyzer(
 def _clients_left(case: Case, view: InstanceView) -> Answer:
     found = view.events(Event.CLIENT_GONE)
     if len(found) >= LIMITS.client_gone:
-        return yes(f"{len(found)} clients left {view.name}: {found[-1].text[:90]}", Kind.LOG, found[-1].place, len(found))
+        return yes(
+            f"{len(found)} clients left {view.name}: {found[-1].text[:90]}",
+            Kind.LOG,
+            found[-1].place,
+            len(found),
+        )
     return unknown(f"no clients are known to have left {view.name}")
 
 
@@ -169,7 +219,11 @@ def _engines_work(case: Case, view: InstanceView) -> Answer:
         return yes("the engines work", Kind.METRICS)
     if any(case.stepped_during(probe) for probe in case.probes):
         return yes("the engines worked while the probes waited", Kind.LOG)
-    return no("no engine is known to work", Kind.METRICS) if case.is_moving is False else unknown("nothing tells whether the engines work")
+    return (
+        no("no engine is known to work", Kind.METRICS)
+        if case.is_moving is False
+        else unknown("nothing tells whether the engines work")
+    )
 
 
 def _probe_ran_out(case: Case, view: InstanceView) -> Answer:
@@ -177,7 +231,12 @@ def _probe_ran_out(case: Case, view: InstanceView) -> Answer:
     for probe in case.probes:
         if probe.timed_out and case.stepped_during(probe):
             seconds = (probe.timeout_ms or probe.took_ms or 0) / 1000
-            return yes(f"a request gave up after {seconds:.0f} s while the engine worked on it", Kind.PROBE, value=seconds, unit="s")
+            return yes(
+                f"a request gave up after {seconds:.0f} s while the engine worked on it",
+                Kind.PROBE,
+                value=seconds,
+                unit="s",
+            )
     return unknown("no probe ran out of time while the engine worked")
 
 
@@ -203,7 +262,13 @@ def _ends_by_setting(case: Case, view: InstanceView) -> Answer:
     quantum = quantised(lines)
     if quantum is None:
         return unknown("no series of transfers ended by one clock")
-    return yes(f"{quantum[1]} transfers of {view.name} ended exactly {quantum[0]:.0f} s after they began", Kind.LOG, lines[-1].place, quantum[0], "s")
+    return yes(
+        f"{quantum[1]} transfers of {view.name} ended exactly {quantum[0]:.0f} s after they began",
+        Kind.LOG,
+        lines[-1].place,
+        quantum[0],
+        "s",
+    )
 
 
 def _short_setting(case: Case, view: InstanceView) -> Answer:
@@ -211,9 +276,17 @@ def _short_setting(case: Case, view: InstanceView) -> Answer:
     for key, value in (source.env if source else {}).items():
         if "TIMEOUT" not in key.upper():
             continue
-        seconds = float(value) / (1000 if key.endswith("_ms") else 1) if value.replace(".", "").isdigit() else None
+        seconds = (
+            float(value) / (1000 if key.endswith("_ms") else 1) if value.replace(".", "").isdigit() else None
+        )
         if seconds is not None and seconds < 300 and _near(view, seconds):
-            return yes(f"{view.name} has {key}={value}, and requests end after it", Kind.SOURCE, Place(f"{view.name}/source.toml", pointer=key), seconds, "s")
+            return yes(
+                f"{view.name} has {key}={value}, and requests end after it",
+                Kind.SOURCE,
+                Place(f"{view.name}/source.toml", pointer=key),
+                seconds,
+                "s",
+            )
     return unknown("no timeout that was set fits the ends")
 
 
@@ -251,9 +324,15 @@ def _killed_by_probe(case: Case, view: InstanceView) -> Answer:
     killed = view.all_events(Event.LIVENESS_KILLED)
     if not killed:
         return unknown("no liveness probe killed it")
-    before = [item for item in view.all_events(Event.COMPILING, Event.LOADING) if item.at and killed[0].at and 0 <= (killed[0].at - item.at).total_seconds() <= 600]
+    before = [
+        item
+        for item in view.all_events(Event.COMPILING, Event.LOADING)
+        if item.at and killed[0].at and 0 <= (killed[0].at - item.at).total_seconds() <= 600
+    ]
     if before or view.works or view.all_works:
-        return yes(f"{view.name} was busy when: {killed[0].text[:90]}", Kind.LOG, killed[0].place, len(killed))
+        return yes(
+            f"{view.name} was busy when: {killed[0].text[:90]}", Kind.LOG, killed[0].place, len(killed)
+        )
     return unknown("it is not known to have been busy")
 
 
@@ -264,7 +343,10 @@ PROBE = Analyzer(
     explains=(*DEATHS, Symptom.UNHEALTHY, Symptom.STARTING),
     checks=(
         proves("a liveness probe killed a busy worker", _killed_by_probe),
-        suggests("liveness probes fail", lambda case, view: logged(view, Event.LIVENESS_FAILED, what="a failed liveness probe")),
+        suggests(
+            "liveness probes fail",
+            lambda case, view: logged(view, Event.LIVENESS_FAILED, what="a failed liveness probe"),
+        ),
     ),
 )
 
@@ -276,14 +358,18 @@ def _all_idle(case: Case, view: InstanceView) -> Answer:
     states = [is_idle(one) for one in case.engines]
     if states and all(states):
         return yes("every queue is empty", Kind.METRICS, value=0)
-    return no("queues hold requests", Kind.METRICS) if False in states else unknown("the queues are not known")
+    return (
+        no("queues hold requests", Kind.METRICS) if False in states else unknown("the queues are not known")
+    )
 
 
 def _probe_passed(case: Case, view: InstanceView) -> Answer:
     probe = case.last_probe
     if probe is None:
         return unknown("the path is not proven: no probe was sent")
-    return (yes if probe.passed else no)(f"the probe {'passed' if probe.passed else 'failed'}", Kind.PROBE, value=probe.took_ms, unit="ms")
+    return (yes if probe.passed else no)(
+        f"the probe {'passed' if probe.passed else 'failed'}", Kind.PROBE, value=probe.took_ms, unit="ms"
+    )
 
 
 IDLE = Analyzer(

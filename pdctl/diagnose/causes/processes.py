@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import signal as signals
 
-from pdctl.dialects.signals import Event
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.events import Occurrence
 from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.signals import Event
 from pdctl.evidence.records import Place, Process
 
 CRASH_SIGNALS = tuple(
@@ -40,7 +40,9 @@ def reason(case: Case, view: InstanceView) -> Occurrence | Process | None:
             return process
     found = view.events(*REASONS)
     # A watchdog ends its own process: that it did is the reason, why it did another finding's business.
-    return next(iter(found), None) or (view.events(Event.WATCHDOG)[-1] if view.events(Event.WATCHDOG) else None)
+    return next(iter(found), None) or (
+        view.events(Event.WATCHDOG)[-1] if view.events(Event.WATCHDOG) else None
+    )
 
 
 def no_reason(case: Case, view: InstanceView) -> Answer:
@@ -48,7 +50,11 @@ def no_reason(case: Case, view: InstanceView) -> Answer:
     found = reason(case, view)
     if found is None:
         return yes(f"{view.name}: nothing else explains its end", Kind.LOG)
-    text = found.text[:100] if isinstance(found, Occurrence) else f"{found.label} ended by {found.signal or found.exit_code}"
+    text = (
+        found.text[:100]
+        if isinstance(found, Occurrence)
+        else f"{found.label} ended by {found.signal or found.exit_code}"
+    )
     place = found.place if isinstance(found, Occurrence) else Place(f"{view.name}/process.toml")
     return no(f"{view.name} ended for a reason of its own: {text}", Kind.LOG, place)
 
@@ -78,4 +84,8 @@ def not_starting(case: Case, view: InstanceView) -> Answer:
     """Ask that it does not load or compile right now."""
     if view.is_starting:
         return no(f"{view.name} is still starting", Kind.LOG)
-    return yes(f"{view.name} is not starting", Kind.LOG) if view.is_starting is False else unknown("no start-up lines")
+    return (
+        yes(f"{view.name} is not starting", Kind.LOG)
+        if view.is_starting is False
+        else unknown("no start-up lines")
+    )

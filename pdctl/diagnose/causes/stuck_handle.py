@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pdctl.dialects.signals import Event, Gauge
 from pdctl.diagnose.analyzer import FAILURES, STALLS, Analyzer, proves, requires, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
@@ -10,6 +9,7 @@ from pdctl.diagnose.predicates import abort_burst, alive, burst, gpus_do_not_spi
 from pdctl.diagnose.ranks import handle_wait
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.signals import Event, Gauge
 
 
 def waiting_thread(view: InstanceView) -> Answer:
@@ -18,7 +18,12 @@ def waiting_thread(view: InstanceView) -> Answer:
     found = []
     for dump in dumps:
         if dump:
-            waits = [(process, name) for process in dump for thread in process.threads if (name := handle_wait(thread))]
+            waits = [
+                (process, name)
+                for process in dump
+                for thread in process.threads
+                if (name := handle_wait(thread))
+            ]
             if not waits:
                 return no(f"no thread of {view.name} waits for a transfer", Kind.STACKS, dump[0].place)
             found.append(waits)
@@ -26,7 +31,12 @@ def waiting_thread(view: InstanceView) -> Answer:
         return unknown(f"no stacks of {view.name}")
     process, name = found[0][0]
     both = " in both dumps" if len(found) == 2 else ""
-    return yes(f"{len(found[0])} threads of {view.name} wait in {name}{both}", Kind.STACKS, process.place, len(found[0]))
+    return yes(
+        f"{len(found[0])} threads of {view.name} wait in {name}{both}",
+        Kind.STACKS,
+        process.place,
+        len(found[0]),
+    )
 
 
 def _waits_after_abort(case: Case, view: InstanceView) -> Answer:

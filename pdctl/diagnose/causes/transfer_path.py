@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pdctl.dialects.signals import Counter, Event, Gauge
 from pdctl.diagnose.analyzer import ENGINES, FAILURES, STALLS, Analyzer, proves, requires, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
@@ -13,8 +12,8 @@ from pdctl.diagnose.events import Occurrence
 from pdctl.diagnose.hidden import queue_floor
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.predicates import (
-    age_skew,
     aborted_rooms,
+    age_skew,
     alive,
     burst,
     grew,
@@ -26,6 +25,7 @@ from pdctl.diagnose.predicates import (
 )
 from pdctl.diagnose.symptoms import Symptom, progress
 from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.signals import Counter, Event, Gauge
 
 _TRANSPORT = (Event.TRANSPORT_ERROR, Event.TRANSPORT_TIMEOUT)
 _CONFIGURED = (Event.MISMATCH, Event.WRONG_PEER, Event.REGISTRY_UNREACHABLE, Event.CORRUPTION)
@@ -44,7 +44,11 @@ def _floor(case: Case, view: InstanceView) -> Answer:
         return no(f"KV of {view.name} is full ({usage[0]:.2f}): it waits for capacity", usage[1])
     if room_failures(view) or view.events(Event.TRANSFER_FAILED):
         return unknown("rooms of this queue fail, so they do not stay")
-    return yes(f"{floor[0]:g} transfers of {view.name} stayed for {floor[1]:.0f} min while others passed", Kind.LOG, value=floor[0])
+    return yes(
+        f"{floor[0]:g} transfers of {view.name} stayed for {floor[1]:.0f} min while others passed",
+        Kind.LOG,
+        value=floor[0],
+    )
 
 
 def _fetch_flat(case: Case, view: InstanceView) -> Answer:
@@ -90,7 +94,9 @@ def _fails_since(case: Case, view: InstanceView) -> Answer:
         start = max((one.started_at for one in sides if one.started_at), default=None)
         late = [item for item in found if start is None or item.at is None or item.at >= start]
         if late:
-            return yes(f"{side.name} since the restart: {late[-1].text[:110]}", Kind.LOG, late[-1].place, len(late))
+            return yes(
+                f"{side.name} since the restart: {late[-1].text[:110]}", Kind.LOG, late[-1].place, len(late)
+            )
     return unknown("no failure after the restart in the logs")
 
 
@@ -119,7 +125,12 @@ def _total_asymmetry(case: Case, view: InstanceView) -> Answer:
         if own is None or other is None or not young.is_true:
             continue
         if (own.value + other.value) > 0:
-            return yes(f"failed transfers: {view.name} {own.value:g}, {peer.name} {other.value:g}", Kind.METRICS, own.place, own.value)
+            return yes(
+                f"failed transfers: {view.name} {own.value:g}, {peer.name} {other.value:g}",
+                Kind.METRICS,
+                own.place,
+                own.value,
+            )
     return unknown("no failed transfers are counted")
 
 
@@ -129,8 +140,17 @@ def _probe_hangs(case: Case, view: InstanceView) -> Answer:
     for probe in case.probes:
         if not probe.timed_out:
             continue
-        if probe.via == view.name and young is not None and all((peer.age_of_process_s or 0) > young for peer in case.peers(view)):
-            return yes(f"a request through {view.name}, the younger side, hangs", Kind.PROBE, value=probe.took_ms, unit="ms")
+        if (
+            probe.via == view.name
+            and young is not None
+            and all((peer.age_of_process_s or 0) > young for peer in case.peers(view))
+        ):
+            return yes(
+                f"a request through {view.name}, the younger side, hangs",
+                Kind.PROBE,
+                value=probe.took_ms,
+                unit="ms",
+            )
     return unknown("no request through the younger side is known to hang")
 
 
@@ -172,7 +192,13 @@ def _ends_by_clock(case: Case, view: InstanceView) -> Answer:
     quantum = quantised(room_failures(view, "timed out"))
     if quantum is None:
         return unknown(f"rooms of {view.name} do not end by one timeout")
-    return yes(f"{quantum[1]} rooms of {view.name} ended exactly {quantum[0]:.0f} s after they began to wait", Kind.LOG, room_failures(view, "timed out")[-1].place, quantum[0], "s")
+    return yes(
+        f"{quantum[1]} rooms of {view.name} ended exactly {quantum[0]:.0f} s after they began to wait",
+        Kind.LOG,
+        room_failures(view, "timed out")[-1].place,
+        quantum[0],
+        "s",
+    )
 
 
 def _other_failed(case: Case, view: InstanceView) -> Answer:
@@ -180,7 +206,12 @@ def _other_failed(case: Case, view: InstanceView) -> Answer:
     for peer in case.peers(view):
         found = burst(aborted_rooms(peer)) or burst(peer.events(Event.TRANSFER_FAILED))
         if found:
-            return yes(f"{peer.name}: {len(found)} rooms failed within a minute ({found[0].text[:70]})", Kind.LOG, found[0].place, len(found))
+            return yes(
+                f"{peer.name}: {len(found)} rooms failed within a minute ({found[0].text[:70]})",
+                Kind.LOG,
+                found[0].place,
+                len(found),
+            )
     return unknown("no burst of failures on the other side")
 
 
@@ -194,7 +225,13 @@ def _told_one_side(case: Case, view: InstanceView) -> Answer:
                 continue
             gap = (late.at - item.at).total_seconds()
             if gap >= LIMITS.silence_s:
-                return yes(f"room {item.group('room')[-6:]} failed on {peer.name}, {view.name} waited {gap:.0f} s more", Kind.LOG, late.place, gap, "s")
+                return yes(
+                    f"room {item.group('room')[-6:]} failed on {peer.name}, {view.name} waited {gap:.0f} s more",
+                    Kind.LOG,
+                    late.place,
+                    gap,
+                    "s",
+                )
     return unknown("no room with different ends on the two sides")
 
 
@@ -202,7 +239,11 @@ def _waits_alone(case: Case, view: InstanceView) -> Answer:
     """Many rooms wait here, and the other side holds none."""
     waiting = level(view, Gauge.TRANSFER)
     peers = case.peers(view)
-    held = [(level(peer, Gauge.INFLIGHT) or 0.0) + (level(peer, Gauge.BOOTSTRAP) or 0.0) for peer in peers if level(peer, Gauge.INFLIGHT) is not None]
+    held = [
+        (level(peer, Gauge.INFLIGHT) or 0.0) + (level(peer, Gauge.BOOTSTRAP) or 0.0)
+        for peer in peers
+        if level(peer, Gauge.INFLIGHT) is not None
+    ]
     if waiting is None or not held:
         return unknown("the queues of the two sides are not known")
     text = f"{waiting:g} rooms wait on {view.name}, prefill holds {sum(held):g}"
@@ -220,7 +261,9 @@ def _waits_on_failed(case: Case, view: InstanceView) -> Answer:
     for peer in case.peers(view):
         found = peer.events(Event.TRANSFER_FAILED) or room_failures(peer)
         if found and not view.events(Event.TRANSFER_FAILED):
-            return yes(f"{waits.text}; {peer.name}: {found[0].text[:80]}", Kind.STACKS, waits.place, len(found))
+            return yes(
+                f"{waits.text}; {peer.name}: {found[0].text[:80]}", Kind.STACKS, waits.place, len(found)
+            )
     return unknown("the other side reports no failure")
 
 
@@ -266,10 +309,17 @@ def _errors_among_the_living(case: Case, view: InstanceView) -> Answer:
     living = either_dead(case, view)
     if not living.is_true:
         return unknown(living.text)
-    passed = any(progress(side, Gauge.TRANSFER) or progress(side, Gauge.INFLIGHT) for side in (view, *case.peers(view)))
+    passed = any(
+        progress(side, Gauge.TRANSFER) or progress(side, Gauge.INFLIGHT) for side in (view, *case.peers(view))
+    )
     if not passed and not _works_after(view, errors[0]):
         return unknown("no other transfer is known to pass")
-    return yes(f"{view.name}: {len(errors)} transport errors between living peers ({errors[0].text[:80]})", Kind.LOG, errors[0].place, len(errors))
+    return yes(
+        f"{view.name}: {len(errors)} transport errors between living peers ({errors[0].text[:80]})",
+        Kind.LOG,
+        errors[0].place,
+        len(errors),
+    )
 
 
 def _works_after(view: InstanceView, first: Occurrence) -> bool:
@@ -317,23 +367,43 @@ def _mooncake(case: Case, view: InstanceView) -> Answer:
 def _open_sessions(view: InstanceView) -> Iterable[Occurrence]:
     """Yield session failures that no recovery followed."""
     for item in view.events(Event.SESSION_FAILED):
-        later = (one for one in view.events(Event.SESSION_RECOVERED) if one.group("session") == item.group("session"))
+        later = (
+            one
+            for one in view.events(Event.SESSION_RECOVERED)
+            if one.group("session") == item.group("session")
+        )
         if not any(one.at and item.at and one.at >= item.at for one in later):
             yield item
 
 
 def _refused_since(case: Case, view: InstanceView) -> Answer:
     failed = next(iter(_open_sessions(view)), None)
-    named = room_failures(view, "is not alive") or tuple(item for peer in case.peers(view) for item in room_failures(peer, "is not alive"))
+    named = room_failures(view, "is not alive") or tuple(
+        item for peer in case.peers(view) for item in room_failures(peer, "is not alive")
+    )
     if len(named) >= LIMITS.burst_events:
-        return yes(f"{len(named)} rooms refused: {named[-1].group('reason')[:90]}", Kind.LOG, named[-1].place, len(named))
+        return yes(
+            f"{len(named)} rooms refused: {named[-1].group('reason')[:90]}",
+            Kind.LOG,
+            named[-1].place,
+            len(named),
+        )
     if failed is None:
         return unknown("no session failure without recovery")
     for peer in case.peers(view):
-        after = [item for item in room_failures(peer, "might be dead", "not alive") if item.at and failed.at and item.at > failed.at]
+        after = [
+            item
+            for item in room_failures(peer, "might be dead", "not alive")
+            if item.at and failed.at and item.at > failed.at
+        ]
         tried = [item for item in _transport(view) if item.at and failed.at and item.at > failed.at]
         if len(after) >= LIMITS.burst_events and not tried:
-            return yes(f"{failed.text[:60]} and no attempt since; {len(after)} rooms of {peer.name} failed at once", Kind.LOG, failed.place, len(after))
+            return yes(
+                f"{failed.text[:60]} and no attempt since; {len(after)} rooms of {peer.name} failed at once",
+                Kind.LOG,
+                failed.place,
+                len(after),
+            )
     return unknown("nothing failed after the session did")
 
 
