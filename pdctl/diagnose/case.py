@@ -109,8 +109,10 @@ class Case:
     def _uneven(self) -> list[Observed]:
         """One symptom a role whose instances share the work so badly that some get none."""
         found: list[Observed] = []
-        for role in ("unified", "decode", "prefill"):
-            views = self.of(role)
+        if not self.routers:
+            return found
+        for role, dialect in sorted({(view.role, view.raw.dialect) for view in self.engines}):
+            views = tuple(view for view in self.of(role) if view.raw.dialect == dialect)
             idle = [
                 view
                 for view in views
@@ -119,7 +121,7 @@ class Case:
             queued = [
                 unit
                 for unit in self.units
-                if unit.view.role == role and unit.gauge is Gauge.WAITING and unit.outstanding >= 2
+                if unit.view in views and unit.gauge is Gauge.WAITING and unit.outstanding >= 2
             ]
             if idle and queued:
                 text = f"{idle[0].name} is idle while {queued[0].outstanding:g} requests wait on {queued[0].view.name}"
@@ -211,9 +213,9 @@ class Case:
 
     @cached_property
     def is_idle_or_still(self) -> bool:
-        """Whether engines are known to do nothing: one at least, and none that loads, compiles or steps."""
-        states = [is_busy(view) for view in self.engines]
-        return False in states and True not in states
+        """Whether every engine of the last stage is known to do nothing, and no other loads, compiles or steps."""
+        last = self.decodes or self.engines
+        return bool(last) and all(is_busy(view) is False for view in last) and not any(map(is_busy, self.engines))
 
     def stepped_during(self, probe: Probe) -> bool:
         """Return whether the last stage printed steps while a probe waited for its answer."""

@@ -16,6 +16,10 @@ from pdctl.evidence.records import Exposition, Get, Place, Process
 _SHARES = (Gauge.KV_USAGE, Gauge.MODEL_READY)
 _START_SLACK = timedelta(seconds=90)
 """A process is a little older than its first log line, clocks differ a little."""
+_END = timedelta(minutes=15)
+"""How long before a restart the reason for it may stand in the log."""
+_FRESH_S = 7200.0
+"""After two hours of service a restart explains nothing of what happens now."""
 _NEAR = timedelta(seconds=30)
 _STARTING = (Event.STARTED, Event.LOADING, Event.LOADED, Event.COMPILING)
 
@@ -199,6 +203,20 @@ class InstanceView:
             for gauge, value in work.levels.items():
                 levels[gauge] = max(levels.get(gauge, value), value)
         return Work(last.at, last.rank, levels, last.kind, last.is_step, last.place)
+
+    def end_events(self, *kinds: Event) -> tuple[Occurrence, ...]:
+        """Return events of the running incarnation, and of the end of the one before when that end is fresh.
+
+        They explain why it was restarted. Anything older belongs to the time line only.
+        """
+        start, age = self.started_at, self.age_of_process_s
+        is_fresh = start is not None and age is not None and age < _FRESH_S
+        return tuple(
+            item
+            for item in self._read[0]
+            if item.event in kinds
+            and (self._is_current(item.at) or (is_fresh and item.at and start and start - item.at <= _END))
+        )
 
     def age_s(self, at: datetime | None) -> float | None:
         """Return the seconds between a time and the capture."""

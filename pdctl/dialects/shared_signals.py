@@ -224,3 +224,6 @@ BATCHES = (
 
 ECHO = r"(?:Received? request|Receive generation request|Receive: obj=|Finish: obj=|Request body|prompt[=:]|text[=:]|input_text)"
 """Lines that may quote a client's words; nothing in them is an event."""
+
+QUOTED = r"\b(?:prompt|text|content|messages|input|user_message)['\"]?\s*[=:]\s*(?:['\"\[]|b')"
+"""Where a client's words begin inside a line of the engine."""

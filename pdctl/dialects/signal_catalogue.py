@@ -42,3 +42,4 @@ ROUTER_PATTERNS: tuple[Pattern, ...] = (
 )
 LOADS = sglang_signals.SGLANG_SIGNALS.loads
 ECHO = shared_signals.ECHO
+QUOTED = shared_signals.QUOTED

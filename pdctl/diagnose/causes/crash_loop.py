@@ -17,7 +17,7 @@ def _restarts(case: Case, view: InstanceView) -> Answer:
     place = Place(f"{view.name}/process.toml")
     if known and max(known) >= LIMITS.crash_restarts:
         return yes(f"{view.name} was restarted {max(known)} times", Kind.PROCESS, place, max(known))
-    back_off = view.all_events(Event.BACK_OFF)
+    back_off = view.end_events(Event.BACK_OFF)
     if back_off:
         return yes(f"{view.name}: its manager backs off restarting it", Kind.LOG, back_off[-1].place)
     starts = _starts(view)
@@ -31,7 +31,7 @@ def _restarts(case: Case, view: InstanceView) -> Answer:
 def _starts(view: InstanceView) -> int:
     """Count start-up runs that an end or work separates."""
     count, is_open = 0, False
-    for item in view.all_events(
+    for item in view.end_events(
         Event.STARTED, Event.READY, Event.ENGINE_DIED, Event.TERMINATED, Event.CHILD_DIED
     ):
         if item.event is Event.STARTED:
@@ -46,7 +46,7 @@ def _fresh_death(case: Case, view: InstanceView) -> Answer:
     settled = view.age_of_process_s
     if settled is not None and settled >= LIMITS.startup_s and view.is_alive and not view.ended:
         return no(f"{view.name} has lived for {settled / 60:.0f} min", Kind.PROCESS, value=settled, unit="s")
-    ends = view.all_events(
+    ends = view.end_events(
         Event.ENGINE_DIED, Event.CHILD_DIED, Event.FATAL_SIGNAL, Event.TERMINATED, Event.LIVENESS_KILLED
     )
     age = view.age_of_process_s

@@ -29,7 +29,7 @@ def _crashed(case: Case, view: InstanceView) -> Answer:
                 _place(view),
                 number,
             )
-    found = view.all_events(Event.FATAL_SIGNAL)
+    found = view.end_events(Event.FATAL_SIGNAL)
     if found:
         return yes(f"{view.name}: {found[-1].text[:90]}", Kind.LOG, found[-1].place)
     known = [item for item in view.processes if item.state]
@@ -44,7 +44,7 @@ def _crashed(case: Case, view: InstanceView) -> Answer:
 
 
 def _in_library(case: Case, view: InstanceView) -> Answer:
-    frames = view.all_events(Event.NATIVE_FRAME)
+    frames = view.end_events(Event.NATIVE_FRAME)
     native = [
         frame.function
         for process in view.raw.native
@@ -60,7 +60,7 @@ def _in_library(case: Case, view: InstanceView) -> Answer:
 
 
 def _transport_before(case: Case, view: InstanceView) -> Answer:
-    found = view.all_events(Event.TRANSPORT_ERROR)
+    found = view.end_events(Event.TRANSPORT_ERROR)
     if found:
         return yes(f"{view.name}: {found[-1].text[:100]}", Kind.LOG, found[-1].place)
     return unknown("no transport error before it")
@@ -81,7 +81,7 @@ NATIVE = Analyzer(
 
 
 def _watchdog(case: Case, view: InstanceView) -> Answer:
-    found = view.all_events(Event.WATCHDOG)
+    found = view.end_events(Event.WATCHDOG)
     if found:
         return yes(f"{view.name}: {found[-1].text[:100]}", Kind.LOG, found[-1].place, len(found))
     if view.has_log and not view.raw.log_truncated:
@@ -90,13 +90,13 @@ def _watchdog(case: Case, view: InstanceView) -> Answer:
 
 
 def _compiled_before(case: Case, view: InstanceView) -> Answer:
-    found = view.all_events(Event.COMPILING)
-    dog = view.all_events(Event.WATCHDOG)
+    found = view.end_events(Event.COMPILING)
+    dog = view.end_events(Event.WATCHDOG)
     if not found or not dog or not found[-1].at or not dog[-1].at:
         return unknown("nothing was compiled")
     gap = (dog[-1].at - found[-1].at).total_seconds()
     ready = [
-        item for item in view.all_events(Event.READY) if item.at and found[-1].at <= item.at <= dog[-1].at
+        item for item in view.end_events(Event.READY) if item.at and found[-1].at <= item.at <= dog[-1].at
     ]
     if 0 <= gap <= 900 and not ready:
         return yes(
@@ -141,10 +141,10 @@ def _compiles_by_flag(case: Case, view: InstanceView) -> Answer:
 
 def _first_batch(case: Case, view: InstanceView) -> Answer:
     """The watchdog fired on one of the first batches after the start."""
-    dog = view.all_events(Event.WATCHDOG)
+    dog = view.end_events(Event.WATCHDOG)
     start = [
         item
-        for item in view.all_events(Event.STARTED)
+        for item in view.end_events(Event.STARTED)
         if dog and item.at and dog[0].at and item.at < dog[0].at
     ]
     if not dog or not start:
@@ -165,7 +165,7 @@ def _first_batch(case: Case, view: InstanceView) -> Answer:
 
 def _works_again(case: Case, view: InstanceView) -> Answer:
     """After the watchdog the same step went on: nothing was stuck."""
-    dog = view.all_events(Event.WATCHDOG)
+    dog = view.end_events(Event.WATCHDOG)
     after = [
         item
         for item in view.all_works
@@ -204,7 +204,7 @@ def _xid(case: Case, view: InstanceView) -> Answer:
                 Place(f"{view.name}/gpu.toml"),
                 gpu.xid[0],
             )
-    found = view.all_events(Event.XID)
+    found = view.end_events(Event.XID)
     if found:
         return yes(f"{view.name}: {found[0].text[:100]}", Kind.LOG, found[0].place, len(found))
     if view.raw.gpus:
@@ -213,7 +213,7 @@ def _xid(case: Case, view: InstanceView) -> Answer:
 
 
 def _gpu_error(case: Case, view: InstanceView) -> Answer:
-    found = view.all_events(Event.GPU_ERROR)
+    found = view.end_events(Event.GPU_ERROR)
     if found:
         return yes(f"{view.name}: {found[-1].text[:100]}", Kind.LOG, found[-1].place, len(found))
     return unknown("no CUDA error is printed")
@@ -243,7 +243,7 @@ def _killed(case: Case, view: InstanceView) -> Answer:
     for process in view.raw.processes:
         if process.oom_killed:
             return yes(f"{process.label} of {view.name} was killed for memory", Kind.PROCESS, _place(view))
-    found = view.all_events(Event.KERNEL_OOM)
+    found = view.end_events(Event.KERNEL_OOM)
     if found:
         return yes(f"{view.name}: {found[-1].text[:100]}", Kind.LOG, found[-1].place)
     return unknown("no kernel line of a kill for memory")
@@ -283,7 +283,7 @@ HOST_MEMORY = Analyzer(
 
 
 def _gpu_oom(case: Case, view: InstanceView) -> Answer:
-    found = view.all_events(Event.GPU_OOM)
+    found = view.end_events(Event.GPU_OOM)
     if found:
         return yes(f"{view.name}: {found[-1].text[:110]}", Kind.LOG, found[-1].place, len(found))
     return unknown("no line of a full GPU")

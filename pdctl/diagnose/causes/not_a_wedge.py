@@ -321,12 +321,12 @@ SHORT = Analyzer(
 
 
 def _killed_by_probe(case: Case, view: InstanceView) -> Answer:
-    killed = view.all_events(Event.LIVENESS_KILLED)
+    killed = view.end_events(Event.LIVENESS_KILLED)
     if not killed:
         return unknown("no liveness probe killed it")
     before = [
         item
-        for item in view.all_events(Event.COMPILING, Event.LOADING)
+        for item in view.end_events(Event.COMPILING, Event.LOADING)
         if item.at and killed[0].at and 0 <= (killed[0].at - item.at).total_seconds() <= 600
     ]
     if before or view.works or view.all_works:

@@ -81,7 +81,7 @@ def _split_in_control(case: Case, view: InstanceView) -> Answer:
 def _sets_differ(case: Case, view: InstanceView) -> Answer:
     """Ranks decided for themselves: the requests they timed out are not the same."""
     by_rank: dict[str, set[str]] = {}
-    events = view.all_events(Event.WAITING_TIMEOUT)
+    events = view.end_events(Event.WAITING_TIMEOUT)
     for item in events:
         by_rank.setdefault(item.rank, set()).add(item.group("rid"))
     if len(by_rank) < 2:
@@ -101,7 +101,7 @@ def _sets_differ(case: Case, view: InstanceView) -> Answer:
 
 
 def _different_collectives(case: Case, view: InstanceView) -> Answer:
-    found = view.all_events(Event.COLLECTIVE_MISMATCH)
+    found = view.end_events(Event.COLLECTIVE_MISMATCH)
     if found:
         return yes(f"{view.name}: {found[-1].text[:110]}", Kind.LOG, found[-1].place)
     return unknown("no collective complains about sizes")
@@ -369,7 +369,7 @@ def _together_in_collective(case: Case, view: InstanceView) -> Answer:
 
 
 def _device_collective_timeout(case: Case, view: InstanceView) -> Answer:
-    found = [item for item in view.all_events(Event.COLLECTIVE_TIMEOUT) if "ms for" not in item.text]
+    found = [item for item in view.end_events(Event.COLLECTIVE_TIMEOUT) if "ms for" not in item.text]
     if found:
         return yes(f"{view.name}: {found[-1].text[:110]}", Kind.LOG, found[-1].place)
     return unknown("no device collective timed out")
