@@ -215,7 +215,11 @@ class Case:
     def is_idle_or_still(self) -> bool:
         """Whether every engine of the last stage is known to do nothing, and no other loads, compiles or steps."""
         last = self.decodes or self.engines
-        return bool(last) and all(is_busy(view) is False for view in last) and not any(map(is_busy, self.engines))
+        return (
+            bool(last)
+            and all(is_busy(view) is False for view in last)
+            and not any(map(is_busy, self.engines))
+        )
 
     def stepped_during(self, probe: Probe) -> bool:
         """Return whether the last stage printed steps while a probe waited for its answer."""

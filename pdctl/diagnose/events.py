@@ -105,7 +105,7 @@ class LogReader:
 
 
 def _own_words(message: str) -> str:
-    """Return the part of a line that the engine says itself: what follows `prompt=` or the like are a client's words."""
+    """Return the part of a line that the engine says itself; a client's words follow `prompt=` and the like."""
     quoted = _QUOTED.search(message)
     return message[: quoted.start()] if quoted else message
 

@@ -46,6 +46,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     floor_count: float = 5.0
     """A queue that never fell below this for so long holds entries that do not move."""
     floor_share: float = 0.5
+    recent_errors_s: float = 1800.0
+    """Transport errors older than half an hour explain nothing of the present."""
+    rare_share: float = 0.02
+    """Fewer failures than two in a hundred are noise of a large fleet."""
     crash_restarts: int = 2
     startup_s: float = 1800.0
     """Loading and compiling of the largest models is done within half an hour."""

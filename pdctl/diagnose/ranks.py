@@ -95,6 +95,10 @@ _LOCKS = (
     "_wait_for_tstate_lock",
 )
 _HANDLE_WAITS = (
+    "wait_for_transfer",
+    "_wait_transfer",
+    "transfer_sync",
+    "get_transfer_status",
     "_await_handles",
     "check_xfer_state",
     "batch_transfer_sync",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
 
 import msgspec
@@ -33,6 +34,8 @@ class Symptom(StrEnum):
     PROBE_TIMEOUT = "probe_timeout"
     PROBE_FAILED = "probe_failed"
     WRONG_OUTPUT = "wrong_output"
+    DAMAGE = "damage"
+    """An engine found that KV arrived wrong, or was read too late."""
     LEAK = "leak"
     """Memory in use that no request holds."""
     QUEUED = "queued"
@@ -224,6 +227,9 @@ def instance_symptoms(view: InstanceView) -> list[Observed]:
     if health is not None and health.status != 200 and view.is_alive is not False:
         add(Symptom.UNHEALTHY, health.path, f"{health.path} says {health.status or health.error}")
     found.extend(_failures(view))
+    damage = view.events(Event.CORRUPTION, Event.LATE_READ)
+    if damage and view.is_alive is not False:
+        add(Symptom.DAMAGE, "kv", damage[-1].text[:100], len(damage), damage[-1].place)
     if view.events(Event.ROUTER_NO_WORKER, Event.ROUTER_UPSTREAM):
         add(Symptom.REFUSED, "router", "turns requests away or cannot reach a worker")
     if len(view.events(Event.CLIENT_GONE)) >= LIMITS.client_gone:
@@ -263,12 +269,12 @@ _FAILURE_LINES = (Event.ROOM_FAILED, Event.TRANSFER_FAILED, Event.WRONG_PEER, Ev
 
 def _logged_failures(view: InstanceView, fresh_s: float | None = None) -> list[Observed]:
     """Judge by the log where no counter tells. With counters, fresh lines still tell: not every failure is counted."""
-    lines = view.events(*_FAILURE_LINES)
+    lines = [item for item in view.events(*_FAILURE_LINES) if _is_fresh(view, item.at)]
     age = view.age_s(lines[-1].at) if lines else None
     if fresh_s is not None and (age is None or age > fresh_s):
         return []
     answers = [item for item in view.events(Event.ACCESS) if item.group("method") == "POST"]
-    errors = [item for item in answers if item.group("status").startswith("5")]
+    errors = [item for item in answers if item.group("status").startswith("5") and _is_fresh(view, item.at)]
     count = max(len(lines), len(errors))
     if count == 0:
         return []
@@ -278,6 +284,15 @@ def _logged_failures(view: InstanceView, fresh_s: float | None = None) -> list[O
     kind = Symptom.FAILING if is_most else Symptom.FAILURES
     text = f"{view.name}: {count} failures in its log"
     return [Observed(kind, view.name, "requests", text, count, (lines or errors)[0].place)]
+
+
+def _is_fresh(view: InstanceView, at: datetime | None) -> bool:
+    """Return whether a failure still tells: it is young, or nothing was done since."""
+    age = view.age_s(at)
+    step = view.last_step
+    return (
+        age is None or age <= LIMITS.onset_s or step is None or step.at is None or at is None or step.at <= at
+    )
 
 
 def probe_symptoms(evidence: Evidence) -> list[Observed]:

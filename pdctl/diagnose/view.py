@@ -312,8 +312,8 @@ class InstanceView:
             return False
         if self.follows is not None:
             return None
-        if self.health == 200:
-            # SGLang, vLLM and Dynamo answer 200 only once they can serve.
+        if self.health == 200 and marks[-1].event is not Event.COMPILING:
+            # SGLang, vLLM and Dynamo answer 200 only once they can serve; kernels may still be compiled after that.
             return False
         last_ready = next((item for item in reversed(marks) if item.event is Event.READY), None)
         last_start = next((item for item in reversed(marks) if item.event in _STARTING), None)

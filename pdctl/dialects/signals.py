@@ -81,6 +81,7 @@ class Event(StrEnum):
     CORRUPTION = "corruption"
     MISMATCH = "mismatch"
     """Group `field`."""
+    HANDSHAKE_FAILED = "handshake_failed"
     WRONG_PEER = "wrong_peer"
     """The handshake reached another engine. Groups: expected, got."""
     REGISTRY_UNREACHABLE = "registry_unreachable"

@@ -109,6 +109,12 @@ PATTERNS = (
         source=f"{_NIXL}/base_worker.py",
     ),
     Pattern(
+        Event.HANDSHAKE_FAILED,
+        r"(?:Handshake failed for request|NIXL transfer failure: handshake_(?:setup_)?failed|NIXL handshake failed)",
+        "andshake",
+        source=f"{_NIXL}/base_worker.py",
+    ),
+    Pattern(
         Event.WRONG_PEER,
         r"(?:\w+Error: )?Remote NIXL agent engine ID mismatch\. Expected (?P<expected>[\w-]+),\s*received (?P<got>[\w-]+)",
         "engine ID mismatch. Expected",

@@ -171,11 +171,48 @@ def _meets_itself(case: Case, view: InstanceView) -> Answer:
     return unknown(f"whose id {got[:13]} is, is not known")
 
 
+def _nobody_gone(case: Case, view: InstanceView) -> Answer:
+    gone = [one for one in (view, *case.peers(view)) if one.is_alive is False]
+    return no(f"{gone[0].name} is gone", Kind.HTTP) if gone else yes("no side is known to be gone", Kind.HTTP)
+
+
+def _announces_loopback(case: Case, view: InstanceView) -> Answer:
+    """vLLM announces VLLM_NIXL_SIDE_CHANNEL_HOST, localhost by default: another host then reaches itself."""
+    source = view.raw.source
+    is_vllm = view.raw.dialect in ("vllm", "dynamo", "llm-d") and view.transfer in (None, "nixl")
+    if source is None or not is_vllm or view.role != "prefill":
+        return unknown(f"what {view.name} announces is not known")
+    announced = source.env.get("VLLM_NIXL_SIDE_CHANNEL_HOST")
+    own = host_of(view.raw.url)
+    elsewhere = [peer for peer in case.peers(view) if host_of(peer.raw.url) not in ("", own)]
+    if not elsewhere or not source.env:
+        return unknown("both sides are on one host, or the environment is not known")
+    if announced in (None, "localhost", "127.0.0.1"):
+        text = f"{view.name} announces {announced or 'localhost (the default)'} to {elsewhere[0].name} on another host"
+        return yes(
+            text, Kind.SOURCE, Place(f"{view.name}/source.toml", pointer="VLLM_NIXL_SIDE_CHANNEL_HOST")
+        )
+    return no(f"{view.name} announces {announced}", Kind.SOURCE)
+
+
+def _handshakes_fail(case: Case, view: InstanceView) -> Answer:
+    for peer in case.peers(view):
+        found = peer.events(Event.HANDSHAKE_FAILED, Event.WRONG_PEER)
+        if found:
+            return yes(f"{peer.name}: {found[-1].text[:100]}", Kind.LOG, found[-1].place, len(found))
+    return unknown("no handshake fails")
+
+
 ENGINE = Analyzer(
     code="PD0207",
     roles=EVERYONE,
-    inputs=(Kind.LOG,),
+    inputs=(Kind.LOG, Kind.SOURCE, Kind.HTTP, Kind.PROCESS),
     explains=_EXPLAINS,
-    checks=(proves("the id it got is its own", _meets_itself),),
+    checks=(
+        requires("no side is gone", _nobody_gone),
+        proves("the id it got is its own", _meets_itself),
+        suggests("it announces localhost to another host", _announces_loopback),
+        suggests("handshakes with it fail", _handshakes_fail),
+    ),
 )
 ANALYZERS = (PORT, ADDRESS, ENGINE)

@@ -10,7 +10,7 @@ from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Counter, Event
 
-_EXPLAINS = (Symptom.WRONG_OUTPUT, *FAILURES)
+_EXPLAINS = (Symptom.WRONG_OUTPUT, Symptom.DAMAGE, *FAILURES)
 
 
 def _wrong_answer(case: Case, view: InstanceView) -> Answer:
@@ -37,6 +37,14 @@ def _one_room_two_lengths(case: Case, view: InstanceView) -> Answer:
     return unknown("no room is seen on both sides with its length")
 
 
+def _checksum(case: Case, view: InstanceView) -> Answer:
+    """The engine compared what arrived with what was sent."""
+    found = [item for item in view.events(Event.CORRUPTION) if "Requested address" not in item.text]
+    if found:
+        return yes(f"{view.name}: {found[-1].text[:100]}", Kind.LOG, found[-1].place, len(found))
+    return unknown("no engine compared what arrived")
+
+
 def _says_damaged(case: Case, view: InstanceView) -> Answer:
     found = view.events(Event.CORRUPTION)
     if found:
@@ -52,6 +60,7 @@ PAGE = Analyzer(
     checks=(
         proves("status 200 and a wrong answer", _wrong_answer),
         proves("one room, two prompt lengths", _one_room_two_lengths),
+        proves("an engine compared, and it differed", _checksum),
         suggests("an engine found damage", _says_damaged),
     ),
 )

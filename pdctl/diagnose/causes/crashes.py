@@ -219,6 +219,19 @@ def _gpu_error(case: Case, view: InstanceView) -> Answer:
     return unknown("no CUDA error is printed")
 
 
+def _died_of_it(case: Case, view: InstanceView) -> Answer:
+    dead = [
+        item for item in view.raw.processes if item.state in ("gone", "Z") and (item.exit_code or item.signal)
+    ]
+    if dead and view.end_events(Event.GPU_ERROR):
+        return yes(
+            f"{dead[0].label} of {view.name} ended with {dead[0].exit_code or dead[0].signal}",
+            Kind.PROCESS,
+            _place(view),
+        )
+    return unknown("no process is known to have died of it")
+
+
 def _ecc(case: Case, view: InstanceView) -> Answer:
     broken = [gpu for gpu in view.raw.gpus if gpu.ecc_errors]
     if broken:
@@ -233,9 +246,14 @@ def _ecc(case: Case, view: InstanceView) -> Answer:
 GPU_FAULT = Analyzer(
     code="PD0701",
     roles=ENGINES,
-    inputs=(Kind.GPU, Kind.LOG),
+    inputs=(Kind.GPU, Kind.LOG, Kind.PROCESS),
     explains=_EXPLAINS,
-    checks=(proves("an Xid", _xid), suggests("a CUDA error", _gpu_error), suggests("ECC errors", _ecc)),
+    checks=(
+        proves("an Xid", _xid),
+        suggests("a CUDA error", _gpu_error),
+        suggests("a process died of it", _died_of_it),
+        suggests("ECC errors", _ecc),
+    ),
 )
 
 
@@ -254,6 +272,13 @@ def _sigkill(case: Case, view: InstanceView) -> Answer:
     if killed and not view.events(Event.ENGINE_DIED):
         return yes(f"{killed[0].label} of {view.name} got SIGKILL", Kind.PROCESS, _place(view), 9)
     return unknown("no process was killed")
+
+
+def _child_killed(case: Case, view: InstanceView) -> Answer:
+    found = [item for item in view.end_events(Event.CHILD_DIED) if item.group("code") in ("-9", "137")]
+    if found:
+        return yes(f"{view.name}: {found[-1].text[:90]}", Kind.LOG, found[-1].place, len(found))
+    return unknown("no child is reported killed")
 
 
 def _fat(case: Case, view: InstanceView) -> Answer:
@@ -277,6 +302,7 @@ HOST_MEMORY = Analyzer(
     checks=(
         proves("the kernel killed it", _killed),
         suggests("SIGKILL", _sigkill),
+        suggests("a child was killed", _child_killed),
         suggests("it was fat", _fat),
     ),
 )

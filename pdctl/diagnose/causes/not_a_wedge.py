@@ -295,6 +295,22 @@ def _near(view: InstanceView, seconds: float) -> bool:
     return quantum is not None and abs(quantum[0] - seconds) <= LIMITS.quantum_tolerance_s * 2
 
 
+def _router_gives_up(case: Case, view: InstanceView) -> Answer:
+    """Requests fail at the router after one and the same time."""
+    for router in case.routers:
+        failed = tuple(item for item in router.events(Event.ACCESS) if item.group("status").startswith("5"))
+        quantum = quantised(failed)
+        if quantum is not None and quantum[0] >= LIMITS.patience_s:
+            return yes(
+                f"{quantum[1]} requests failed at {router.name} after {quantum[0]:.0f} s each",
+                Kind.LOG,
+                failed[-1].place,
+                quantum[0],
+                "s",
+            )
+    return unknown("no series of requests fails at a router after one time")
+
+
 def _steps_go_on(case: Case, view: InstanceView) -> Answer:
     for one in case.engines:
         answer = _batches_go_on(case, one)
@@ -312,6 +328,7 @@ SHORT = Analyzer(
         requires("steps go on", _steps_go_on),
         proves("transfers end by a configured clock", _ends_by_setting),
         suggests("a timeout that was set fits the ends", _short_setting),
+        suggests("requests fail at the router after one time", _router_gives_up),
         suggests("steps go on", _steps_go_on),
     ),
 )

@@ -349,19 +349,29 @@ def _lease_lost(case: Case, view: InstanceView) -> Answer:
     return unknown("no worker says that its registration lapsed")
 
 
+def _never_registered(case: Case, view: InstanceView) -> Answer:
+    """A prefill rank gave up registering, and serves HTTP all the same (sglang #23430)."""
+    for one in case.prefills:
+        found = one.events(Event.REGISTRATION_FAILED)
+        if found and one.is_alive is not False:
+            return yes(f"{one.name}: {found[-1].text[:90]}", Kind.LOG, found[-1].place, len(found))
+    return unknown("no rank says that it could not register")
+
+
 def _removed(case: Case, view: InstanceView) -> Answer:
     return logged(view, Event.DISCOVERY_REMOVED, what="a worker removed from discovery")
 
 
 STALE = Analyzer(
     code="PD0803",
-    roles=("router",),
+    roles=EVERYONE,
     inputs=(Kind.HTTP, Kind.LOG, Kind.PROCESS, Kind.SOURCE, Kind.TOPOLOGY),
     explains=_EXPLAINS,
     checks=(
         proves("the list has a worker that cannot serve", _lists_the_wrong),
         proves("a living worker is missing", _missing_though_alive),
         proves("a living worker lost its registration", _lease_lost),
+        proves("a rank never registered", _never_registered),
         suggests("a worker was removed from discovery", _removed),
     ),
 )

@@ -7,6 +7,7 @@ from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.predicates import (
+    abort_burst,
     is_standing_still,
     kv_usage,
     level,
@@ -210,6 +211,7 @@ STAGES = Analyzer(
         requires("it has pipeline stages", _has_stages),
         proves("a stage failed what another ran", _stages_disagree),
         suggests("stages stand at different points", _stage_split),
+        suggests("a burst of aborts came before", abort_burst),
     ),
 )
 

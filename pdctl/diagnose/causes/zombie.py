@@ -41,6 +41,9 @@ def _rank_dead(case: Case, view: InstanceView) -> Answer:
     nodes = view.raw.nodes or 1
     if len(ranks) > 1 and nodes == 1 and len(ranks) < tp and "scheduler" in ranks[0].label:
         return yes(f"{view.name}: {len(ranks)} of {tp} ranks are there", Kind.PROCESS, place, len(ranks))
+    helpers = [item for item in states if "detokenizer" in item.label]
+    if helpers and not any("scheduler" in item.label for item in states):
+        return yes(f"{view.name} has a detokenizer and no scheduler", Kind.PROCESS, place, 0)
     return no(f"{view.name}: all {len(states)} processes live", Kind.PROCESS, place, 0)
 
 
