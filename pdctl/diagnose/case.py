@@ -19,6 +19,7 @@ from pdctl.diagnose.hidden import (
     usage_climbs,
 )
 from pdctl.diagnose.limits import LIMITS
+from pdctl.diagnose.ranks import handle_wait
 from pdctl.diagnose.symptoms import (
     Observed,
     Symptom,
@@ -136,6 +137,10 @@ class Case:
                 kept = f"never fell below {floor[0]:g} in {floor[1]:.0f} min, while others passed"
                 text = f"{gauge.value} of {view.name} {kept}"
                 found.append(Observed(Symptom.STUCK_SUBSET, view.name, gauge.value, text, floor[0]))
+        standing = self._standing_executors(view)
+        if standing:
+            text = f"{standing} executors of {view.name} wait for a transfer in both dumps, without a step"
+            found.append(Observed(Symptom.STALLED, view.name, "executor", text, standing))
         level = level_in_metrics(view)
         if level is not None and not found:
             text = f"transfer of {view.name} stays at {level:g} though little runs: some may not move"
@@ -155,6 +160,17 @@ class Case:
                 )
             )
         return found
+
+    def _standing_executors(self, view: InstanceView) -> int:
+        """Return how many processes wait for a transfer in both dumps while nothing is printed."""
+        silence = view.age_s(view.last_step.at if view.last_step else None)
+        if silence is None or silence < LIMITS.silence_s:
+            return 0
+        waiting = [
+            {process.pid for process in dump if process.main is not None and handle_wait(process.main)}
+            for dump in (view.raw.stacks, view.raw.stacks_prev)
+        ]
+        return len(waiting[0] & waiting[1])
 
     def orphans(self, router: InstanceView) -> tuple[float, float] | None:
         """Return (in flight at the router, held by workers) when most of them are nowhere."""

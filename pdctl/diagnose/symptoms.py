@@ -154,7 +154,7 @@ def is_busy(view: InstanceView) -> bool | None:
     """Return whether it works on something that takes long: loading, compiling, steps that advance."""
     if view.is_starting:
         return True
-    if view.is_router:
+    if view.is_router or any(item.state == "T" for item in view.processes):
         return False
     steps = view.rise(Counter.STEPS)
     if steps is not None:

@@ -49,7 +49,7 @@ PATTERNS = (
     ),
     Pattern(
         Event.ACCESS,
-        r"(?:finished processing request|request failed with (?:server|client) error) .*?method=(?P<method>\w+) uri=(?P<path>\S+).*?status_code=(?P<status>\d{3})",
+        r"(?:finished processing request|request failed with (?:server|client) error) .*?method=(?P<method>\w+) uri=(?P<path>\S+).*?status_code=(?P<status>\d{3})(?:.*?latency=(?P<seconds>[\d.]+)s)?",
         "status_code=",
         source="smg middleware.rs",
     ),

@@ -40,7 +40,7 @@ _TRTLLM = re.compile(
 # glog (Mooncake, NIXL): `E0729 22:05:57.196910  2210 file.cpp:611] message`; c10d puts a bracket before it
 _GLOG = re.compile(r"\[?[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.\d+\s+(?:\d+ )?[\w./-]+:\d+\] ?(.*)", re.S)
 # UCX: `[1789070504.617878] [host:pid:0]  file.c:419 UCX  ERROR message`
-_UCX = re.compile(r"\[(\d{9,11})\.\d+\] \[[^\]]*\]\s+\S+\s+(UCX\s+\w+\s+.*)", re.S)
+_UCX = re.compile(r"\[(\d{10})\.\d+\] \[[^\]]*\]\s+\S+\s+(UCX\s+\w+\s+.*)", re.S)
 # Kernel: `[Wed Jul  1 03:11:27 2026] NVRM: ...` and `Jun 19 14:31:05 host kernel: ...`
 _DMESG = re.compile(r"\[\w{3} ([A-Z][a-z]{2}) +(\d+) (\d\d):(\d\d):(\d\d) (\d{4})\] (.*)", re.S)
 _SYSLOG = re.compile(r"([A-Z][a-z]{2}) +(\d+) (\d\d):(\d\d):(\d\d) \S+ (.*)", re.S)

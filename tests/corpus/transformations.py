@@ -1,5 +1,6 @@
 """Changes to evidence that must not change the diagnosis."""
 
+# ruff: noqa: E501 - lines of logs and files stand as engines print them.
 from __future__ import annotations
 
 import re
@@ -34,7 +35,8 @@ def shifted(evidence: Evidence) -> Evidence:
             captured_at=evidence.captured_at + SHIFT if evidence.captured_at else None,
             captured_prev_at=evidence.captured_prev_at + SHIFT if evidence.captured_prev_at else None,
             probes=tuple(
-                msgspec.structs.replace(probe, at=probe.at + SHIFT if probe.at else None) for probe in evidence.probes
+                msgspec.structs.replace(probe, at=probe.at + SHIFT if probe.at else None)
+                for probe in evidence.probes
             ),
         ),
         _shift_instance,
@@ -78,7 +80,8 @@ def scaled(evidence: Evidence, factor: int = 3) -> Evidence:
             scrape,
             series={
                 name: tuple(
-                    Sample(one.labels, one.value * (factor if _COUNTER.search(name) else 1)) for one in samples
+                    Sample(one.labels, one.value * (factor if _COUNTER.search(name) else 1))
+                    for one in samples
                 )
                 for name, samples in scrape.series.items()
             },
@@ -86,7 +89,9 @@ def scaled(evidence: Evidence, factor: int = 3) -> Evidence:
 
     return _over_instances(
         evidence,
-        lambda item: msgspec.structs.replace(item, metrics=scale(item.metrics), metrics_prev=scale(item.metrics_prev)),
+        lambda item: msgspec.structs.replace(
+            item, metrics=scale(item.metrics), metrics_prev=scale(item.metrics_prev)
+        ),
     )
 
 
@@ -98,7 +103,10 @@ def with_old_lines(evidence: Evidence) -> Evidence:
         if not starts or item.log is None or item.role == "router":
             return item
         at = min(starts) - timedelta(hours=3)
-        old = tuple(LogLine(index, at, "", text, f"{item.name}/log.txt") for index, text in enumerate(OTHER_CAUSES[:3], 1))
+        old = tuple(
+            LogLine(index, at, "", text, f"{item.name}/log.txt")
+            for index, text in enumerate(OTHER_CAUSES[:3], 1)
+        )
         return msgspec.structs.replace(item, log=(*old, *item.log))
 
     return _over_instances(evidence, add)
@@ -112,7 +120,13 @@ def with_echoes(evidence: Evidence) -> Evidence:
             return item
         last = item.log[-1]
         quoted = tuple(
-            LogLine(last.number + index, last.at, "", f"Received request cmpl-{index}: prompt: '{text}', params", last.file)
+            LogLine(
+                last.number + index,
+                last.at,
+                "",
+                f"Received request cmpl-{index}: prompt: '{text}', params",
+                last.file,
+            )
             for index, text in enumerate(OTHER_CAUSES, 1)
         )
         return msgspec.structs.replace(item, log=(*item.log, *quoted))
@@ -152,7 +166,10 @@ def without_lines(evidence: Evidence, pattern: str) -> Evidence:
     return _over_instances(
         evidence,
         lambda item: msgspec.structs.replace(
-            item, log=tuple(line for line in item.log if not wanted.search(line.message)) if item.log is not None else None
+            item,
+            log=tuple(line for line in item.log if not wanted.search(line.message))
+            if item.log is not None
+            else None,
         ),
     )
 

@@ -103,7 +103,7 @@ def _peer_cannot_register(case: Case, view: InstanceView) -> Answer:
 PORT = Analyzer(
     code="PD0204",
     roles=("prefill",),
-    inputs=(Kind.SOURCE, Kind.LOG, Kind.HTTP, Kind.PROCESS),
+    inputs=(Kind.METRICS, Kind.SOURCE, Kind.LOG, Kind.HTTP, Kind.PROCESS),
     explains=_EXPLAINS,
     checks=(
         requires("prefill lives", _lives),

@@ -66,7 +66,7 @@ def _fresh_death(case: Case, view: InstanceView) -> Answer:
 ANALYZER = Analyzer(
     code="PD0102",
     roles=EVERYONE,
-    inputs=(Kind.PROCESS, Kind.LOG),
+    inputs=(Kind.HTTP, Kind.PROCESS, Kind.LOG),
     explains=(*DEATHS, *FAILURES, *STALLS, Symptom.STARTING, Symptom.UNHEALTHY),
     checks=(
         requires("it was restarted more than once", _restarts),

@@ -181,7 +181,7 @@ def _works_again(case: Case, view: InstanceView) -> Answer:
 SLOW_KERNEL = Analyzer(
     code="PD0602",
     roles=ENGINES,
-    inputs=(Kind.LOG, Kind.STACKS, Kind.SOURCE),
+    inputs=(Kind.PROCESS, Kind.LOG, Kind.STACKS, Kind.SOURCE),
     explains=(*_EXPLAINS,),
     checks=(
         requires("a watchdog fired", _watchdog),

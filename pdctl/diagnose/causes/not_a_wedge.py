@@ -95,7 +95,7 @@ def _batches_go_on(case: Case, view: InstanceView) -> Answer:
 OVERLOAD = Analyzer(
     code="PD0901",
     roles=ENGINES,
-    inputs=(Kind.METRICS, Kind.LOG, Kind.HTTP, Kind.PROCESS, Kind.PROBE),
+    inputs=(Kind.STACKS, Kind.METRICS, Kind.LOG, Kind.HTTP, Kind.PROCESS, Kind.PROBE),
     explains=(
         Symptom.QUEUED,
         Symptom.UNHEALTHY,
@@ -392,7 +392,7 @@ def _probe_passed(case: Case, view: InstanceView) -> Answer:
 IDLE = Analyzer(
     code="PD0907",
     roles=ENGINES,
-    inputs=(Kind.METRICS, Kind.PROBE, Kind.LOG, Kind.HTTP, Kind.PROCESS),
+    inputs=(Kind.STACKS, Kind.METRICS, Kind.PROBE, Kind.LOG, Kind.HTTP, Kind.PROCESS),
     explains=(),
     checks=(
         requires("every queue is empty", _all_idle),

@@ -175,7 +175,7 @@ def _not_serving(case: Case, view: InstanceView) -> Answer:
 RESTART = Analyzer(
     code="PD0307",
     roles=("prefill", "decode"),
-    inputs=(Kind.PROCESS, Kind.LOG, Kind.METRICS, Kind.HTTP, Kind.PROBE),
+    inputs=(Kind.STACKS, Kind.PROCESS, Kind.LOG, Kind.METRICS, Kind.HTTP, Kind.PROBE),
     explains=_EXPLAINS,
     checks=(
         requires("one side was restarted alone", age_skew),
@@ -355,14 +355,22 @@ def _works_after(view: InstanceView, first: Occurrence) -> bool:
 
 def _says_transport(case: Case, view: InstanceView) -> Answer:
     sides = (view, *case.peers(view))
-    errors = [item for side in sides for item in _transport(side)]
+    errors = [
+        item
+        for side in sides
+        for item in _transport(side)
+        if (side.age_s(item.at) or 0.0) <= LIMITS.recent_errors_s
+    ]
     if errors:
         return yes(f"transport error: {errors[-1].text[:110]}", Kind.LOG, errors[-1].place, len(errors))
     return unknown("no transport error is printed")
 
 
 def _counts_failures(case: Case, view: InstanceView) -> Answer:
-    return grew(view, Counter.TRANSFERS_FAILED, "failed transfers")
+    grown = grew(view, Counter.TRANSFERS_FAILED, "failed transfers")
+    if grown.is_true and _is_rare(view, 0):
+        return no(f"{grown.text}, among very many that pass", Kind.METRICS, grown.place, grown.value)
+    return grown
 
 
 NETWORK = Analyzer(
@@ -437,7 +445,7 @@ def _refused_since(case: Case, view: InstanceView) -> Answer:
 BLACKLIST = Analyzer(
     code="PD0311",
     roles=("prefill",),
-    inputs=(Kind.LOG, Kind.TOPOLOGY, Kind.SOURCE, Kind.HTTP, Kind.PROCESS),
+    inputs=(Kind.METRICS, Kind.LOG, Kind.TOPOLOGY, Kind.SOURCE, Kind.HTTP, Kind.PROCESS),
     explains=_EXPLAINS,
     checks=(
         requires("the backend keeps such a list", _mooncake),

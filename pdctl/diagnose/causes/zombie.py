@@ -64,7 +64,7 @@ def _health_lies(case: Case, view: InstanceView) -> Answer:
 ANALYZER = Analyzer(
     code="PD0103",
     roles=ENGINES,
-    inputs=(Kind.PROCESS, Kind.LOG, Kind.HTTP),
+    inputs=(Kind.METRICS, Kind.PROCESS, Kind.LOG, Kind.HTTP),
     explains=(*STALLS, *FAILURES, Symptom.CRASHED, Symptom.UNHEALTHY),
     checks=(
         requires("the parent lives", _parent_lives),
