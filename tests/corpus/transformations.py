@@ -1,6 +1,5 @@
 """Changes to evidence that must not change the diagnosis."""
 
-# ruff: noqa: E501 - lines of logs and files stand as engines print them.
 from __future__ import annotations
 
 import re
