@@ -29,7 +29,6 @@ DECISIVE = {
     "i034": (r"Exception in thread|IndexError|Transfer thread failed", "PD0302"),
     "i035": (r"engine ID mismatch", "PD0207"),
     "i041": (r"Exception in thread", "PD0303"),
-    "i053": (r"memory leak detected", "PD0403"),
     "i055": (r"Session .* failed", "PD0311"),
     "i063": (r"exceeded kv_transfer_timeout_ms", "PD0905"),
     "i081": (r"timeout reached", "PD0501"),
