@@ -18,19 +18,10 @@ from pdctl.diagnose.hidden import (
     queue_floor,
     usage_climbs,
 )
+from pdctl.diagnose.instance_symptoms import instance_symptoms, probe_symptoms
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.ranks import handle_wait
-from pdctl.diagnose.symptoms import (
-    Observed,
-    Symptom,
-    Unit,
-    instance_symptoms,
-    is_busy,
-    probe_symptoms,
-    progress,
-    stall_of,
-    units_of,
-)
+from pdctl.diagnose.symptoms import Observed, Symptom, Unit, is_busy, progress, stall_of, units_of
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Counter, Gauge
 from pdctl.evidence.model import Evidence

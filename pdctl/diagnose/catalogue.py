@@ -1,5 +1,7 @@
 """The finding codes: name, label, level, action, what follows from it. A code is never reused."""
 
+# ruff: noqa: E501 - a table: one line a code.
+
 from __future__ import annotations
 
 from enum import StrEnum

@@ -31,7 +31,6 @@ DECISIVE = {
     "i041": (r"Exception in thread", "PD0303"),
     "i055": (r"Session .* failed", "PD0311"),
     "i063": (r"exceeded kv_transfer_timeout_ms", "PD0905"),
-    "i081": (r"timeout reached", "PD0501"),
 }
 
 

@@ -6,15 +6,12 @@ from pdctl.diagnose.analyzer import ENGINES, Analyzer, proves, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.rank_splits import EXPLAINS
-from pdctl.diagnose.predicates import (
-    is_standing_still,
-    logged,
-    stands,
-)
+from pdctl.diagnose.predicates import logged
 from pdctl.diagnose.ranks import (
     blocking_call,
     waits_for_input,
 )
+from pdctl.diagnose.standing import is_standing_still, stands
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event
 

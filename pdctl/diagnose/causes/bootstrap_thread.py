@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pdctl.diagnose.analyzer import Analyzer, proves, requires, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
+from pdctl.diagnose.bursts import abort_burst
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.thread_signs import (
     BOOTSTRAP,
@@ -14,13 +15,7 @@ from pdctl.diagnose.causes.thread_signs import (
     printed_death,
 )
 from pdctl.diagnose.limits import LIMITS
-from pdctl.diagnose.predicates import (
-    abort_burst,
-    alive,
-    fix_marker,
-    gpus_do_not_spin,
-    level,
-)
+from pdctl.diagnose.predicates import alive, fix_marker, gpus_do_not_spin, level
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Gauge

@@ -7,17 +7,14 @@ from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.rank_splits import EXPLAINS, has_ranks, settled, split_in_control
 from pdctl.diagnose.limits import LIMITS
-from pdctl.diagnose.predicates import (
-    logged,
-    silent_s,
-    stands,
-)
+from pdctl.diagnose.predicates import logged
 from pdctl.diagnose.ranks import (
     Split,
     handle_wait,
     is_in_forward,
     waits_for_input,
 )
+from pdctl.diagnose.standing import silent_s, stands
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from pdctl.diagnose.analyzer import ENGINES, STALLS, Analyzer, proves, requires, suggests
 from pdctl.diagnose.answer import Answer, Kind, unknown, yes
+from pdctl.diagnose.bursts import abort_burst, burst, many_aborts
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.stuck_handle import waiting_thread
 from pdctl.diagnose.hidden import host_memory, idle_tokens, usage_climbs
 from pdctl.diagnose.limits import LIMITS
-from pdctl.diagnose.predicates import (
-    abort_burst,
-    alive,
-    burst,
-    many_aborts,
-)
+from pdctl.diagnose.predicates import alive
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event

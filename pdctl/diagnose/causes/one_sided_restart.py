@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from pdctl.diagnose.analyzer import FAILURES, STALLS, Analyzer, requires, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
+from pdctl.diagnose.bursts import age_skew, room_failures
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.transfer_sides import EXPLAINS, TRANSPORT, either_dead
 from pdctl.diagnose.limits import LIMITS
-from pdctl.diagnose.predicates import (
-    age_skew,
-    room_failures,
-)
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Counter, Event
 

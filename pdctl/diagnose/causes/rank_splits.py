@@ -5,14 +5,11 @@ from __future__ import annotations
 from pdctl.diagnose.analyzer import FAILURES, STALLS
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
-from pdctl.diagnose.predicates import (
-    is_standing_still,
-    stands,
-)
 from pdctl.diagnose.ranks import (
     Split,
     Stand,
 )
+from pdctl.diagnose.standing import is_standing_still, stands
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
 

@@ -7,16 +7,12 @@ from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.rank_splits import EXPLAINS
 from pdctl.diagnose.limits import LIMITS
-from pdctl.diagnose.predicates import (
-    is_standing_still,
-    kv_usage,
-    level,
-    stands,
-)
+from pdctl.diagnose.predicates import kv_usage, level
 from pdctl.diagnose.ranks import (
     is_in_collective,
     lock_wait,
 )
+from pdctl.diagnose.standing import is_standing_still, stands
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Counter, Gauge
 

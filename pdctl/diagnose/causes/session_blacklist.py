@@ -6,13 +6,11 @@ from collections.abc import Iterable
 
 from pdctl.diagnose.analyzer import Analyzer, proves, requires
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
+from pdctl.diagnose.bursts import room_failures
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.transfer_sides import EXPLAINS, either_dead, transport
 from pdctl.diagnose.events import Occurrence
 from pdctl.diagnose.limits import LIMITS
-from pdctl.diagnose.predicates import (
-    room_failures,
-)
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event
 

@@ -12,10 +12,10 @@ from pdctl.diagnose.analyzer import (
     suggests,
 )
 from pdctl.diagnose.answer import Answer, Kind, unknown, yes
+from pdctl.diagnose.bursts import quantised, room_failures
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.work_signs import batches_go_on
 from pdctl.diagnose.limits import LIMITS
-from pdctl.diagnose.predicates import quantised, room_failures
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event

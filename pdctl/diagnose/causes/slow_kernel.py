@@ -6,7 +6,7 @@ from pdctl.diagnose.analyzer import ENGINES, Analyzer, proves, requires, suggest
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.crash_signs import EXPLAINS
-from pdctl.diagnose.predicates import stands
+from pdctl.diagnose.standing import stands
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event
 from pdctl.evidence.records import Place

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from pdctl.diagnose.analyzer import ENGINES, Analyzer, proves, requires, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
+from pdctl.diagnose.bursts import abort_burst, room_failures
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.rank_splits import EXPLAINS, is_pipeline, split_in_control
 from pdctl.diagnose.limits import LIMITS
-from pdctl.diagnose.predicates import (
-    abort_burst,
-    room_failures,
-    silent_s,
-)
+from pdctl.diagnose.standing import silent_s
 from pdctl.diagnose.view import InstanceView
 
 

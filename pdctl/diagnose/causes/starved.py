@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from pdctl.diagnose.analyzer import FAILURES, STALLS, Analyzer, proves, requires, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
+from pdctl.diagnose.bursts import quantised, room_failures
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.limits import LIMITS
-from pdctl.diagnose.predicates import (
-    alive,
-    kv_usage,
-    level,
-    quantised,
-    room_failures,
-    stalled,
-)
+from pdctl.diagnose.predicates import alive, kv_usage, level, stalled
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Gauge

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pdctl.diagnose.analyzer import FAILURES, STALLS, Analyzer, proves, requires, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
+from pdctl.diagnose.bursts import abort_burst, burst
 from pdctl.diagnose.case import Case
-from pdctl.diagnose.predicates import abort_burst, alive, burst, gpus_do_not_spin, stalled
+from pdctl.diagnose.predicates import alive, gpus_do_not_spin, stalled
 from pdctl.diagnose.ranks import handle_wait
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView

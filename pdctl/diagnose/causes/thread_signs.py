@@ -5,10 +5,7 @@ from __future__ import annotations
 from pdctl.diagnose.analyzer import FAILURES, STALLS, Ask
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
-from pdctl.diagnose.predicates import (
-    full_dumps,
-    threads_running,
-)
+from pdctl.diagnose.standing import full_dumps, threads_running
 from pdctl.diagnose.symptoms import Symptom, progress
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event, Gauge

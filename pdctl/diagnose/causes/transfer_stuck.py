@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from pdctl.diagnose.analyzer import Analyzer, proves, requires, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
+from pdctl.diagnose.bursts import aborted_rooms, room_failures
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.stuck_handle import waiting_thread
 from pdctl.diagnose.causes.transfer_sides import EXPLAINS
 from pdctl.diagnose.hidden import queue_floor
 from pdctl.diagnose.limits import LIMITS
-from pdctl.diagnose.predicates import (
-    aborted_rooms,
-    alive,
-    kv_usage,
-    peers_alive,
-    room_failures,
-)
+from pdctl.diagnose.predicates import alive, kv_usage, peers_alive
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Counter, Event, Gauge
 

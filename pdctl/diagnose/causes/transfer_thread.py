@@ -6,13 +6,8 @@ from pdctl.diagnose.analyzer import Analyzer, proves, requires, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.thread_signs import EXPLAINS, has_such_threads, printed_death
-from pdctl.diagnose.predicates import (
-    alive,
-    full_dumps,
-    gpus_do_not_spin,
-    stalled,
-    threads_running,
-)
+from pdctl.diagnose.predicates import alive, gpus_do_not_spin, stalled
+from pdctl.diagnose.standing import full_dumps, threads_running
 from pdctl.diagnose.symptoms import progress
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Gauge

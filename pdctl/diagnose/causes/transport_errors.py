@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pdctl.diagnose.analyzer import ENGINES, Analyzer, proves, requires, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
+from pdctl.diagnose.bursts import age_skew
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.transfer_sides import EXPLAINS, either_dead, transport
 from pdctl.diagnose.events import Occurrence
 from pdctl.diagnose.limits import LIMITS
-from pdctl.diagnose.predicates import (
-    age_skew,
-    grew,
-)
+from pdctl.diagnose.predicates import grew
 from pdctl.diagnose.symptoms import progress
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Counter, Event, Gauge
