@@ -20,7 +20,7 @@ complete -c pdctl -f
 
 complete -c pdctl -n '__fish_use_subcommand' -l version -d 'Print the version.'
 complete -c pdctl -n '__fish_use_subcommand' -l help -s h -d 'Show this message and exit.'
-complete -c pdctl -n __fish_use_subcommand -a up -d 'Start a prefill/decode deployment and prove it with a real request.'
+complete -c pdctl -n __fish_use_subcommand -a up -d 'Start prefill and decode, and prove it with a real request.'
 complete -c pdctl -n '__fish_seen_subcommand_from up' -l model -d '`smollm2` (default), a GGUF file, or a Hugging Face folder.' -r -F
 complete -c pdctl -n '__fish_seen_subcommand_from up' -l prefill -d 'Prefill engines. [default: 1]' -x
 complete -c pdctl -n '__fish_seen_subcommand_from up' -l decode -d 'Decode engines. [default: 1]' -x

@@ -21,7 +21,7 @@ from pdctl import __version__
 from pdctl.errors import PdctlError
 
 COMMANDS = {
-    "up": "Start a prefill/decode deployment and prove it with a real request.",
+    "up": "Start prefill and decode, and prove it with a real request.",
     "down": "Stop what `up` started.",
     "status": "Show each instance: process, age, health, queues.",
     "logs": "Show what the instances print.",
