@@ -2,9 +2,10 @@
 
     PYTHONPATH=.:tests/engine/transfer python benchmarks/kv_transfer.py [rounds]
 
-Prefill runs in a process of its own. Per round, alternating: (a) the engine's transfer in two chunks, post to DONE
-summed over the chunks, checksums off; (b) raw NIXL with the same runs; (c) raw NIXL, one contiguous transfer of
-the same bytes. Prints medians and ratios, then the cost of the checksums a side. Set UCX_TLS=tcp for TCP.
+Prefill runs in a process of its own. Per round, alternating: (a) the engine's transfer in two chunks, post
+to DONE summed over the chunks, checksums off; (b) raw NIXL with the same runs; (c) raw NIXL, one contiguous
+transfer of the same bytes. Prints medians and ratios, then the cost of the checksums a side. Set
+UCX_TLS=tcp for TCP.
 """
 
 from __future__ import annotations

@@ -38,7 +38,11 @@ def launch(config: EngineConfig, scheduler: Sequence[str] = SCHEDULER) -> int:
 
     Raises ConfigError or CheckpointError before anything was started.
     """
-    logging.basicConfig(level=config.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(
+        level=config.log_level.upper(),
+        format=f"%(asctime)s.%(msecs)03d %(levelname)s [{config.instance} api] %(name)s: %(message)s",
+        datefmt="%Y-%m-%dT%H:%M:%S",
+    )
     check_exposure(config)
     with ExitStack() as stack:
         listeners = {"http": stack.enter_context(listen(config.host, config.port, "--port"))}

@@ -66,7 +66,9 @@ def _check_key(request: Request, config: EngineConfig) -> None:
 
 
 def _check_admin(request: Request, config: EngineConfig) -> None:
-    if request.client is not None and is_loopback(request.client.host):
+    # A browser names the page that sent it: no web page may drain this machine's engine.
+    is_page = "origin" in request.headers
+    if request.client is not None and is_loopback(request.client.host) and not is_page:
         return
     if config.admin_key is None:
         message = f"{request.url.path} is for clients on this machine: no --admin-key-file is set"

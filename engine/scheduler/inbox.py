@@ -19,14 +19,19 @@ class Inbox:
         self._answers.setsockopt(zmq.SNDHWM, 0)
         self._answers.setsockopt(zmq.LINGER, 1000)
         self._answers.connect(f"ipc://{run_dir}/outputs")
+        self._poller = zmq.Poller()
+        self._poller.register(self._requests, zmq.POLLIN)
         self._decoder = msgspec.msgpack.Decoder(ToScheduler)
         self._encoder = msgspec.msgpack.Encoder()
+
+    def watch(self, descriptor: int) -> None:
+        """Have `receive` return early, too, when this descriptor is readable."""
+        self._poller.register(descriptor, zmq.POLLIN)
 
     def receive(self, patience_ms: int) -> list[ToScheduler]:
         """Return all messages that are there, waiting up to `patience_ms` for the first."""
         messages: list[ToScheduler] = []
-        if not self._requests.poll(patience_ms):
-            return messages
+        self._poller.poll(patience_ms)
         while True:
             try:
                 messages.append(self._decoder.decode(self._requests.recv(zmq.NOBLOCK)))

@@ -17,7 +17,8 @@ from engine.scheduler.roles import RoleBehaviour
 from engine.scheduler.runner import Runner, StepResult
 from engine.scheduler.sequence import Phase, Sequence
 
-WAITING_FOR_THE_OTHER_LEG = frozenset({Phase.ROOM, Phase.PAGES, Phase.READING, Phase.HELD, Phase.ENDING})
+IDLE_WAIT_MS = 100
+"""Messages and transfer events end the wait; deadlines are looked at that often."""
 
 
 class Loop:
@@ -55,7 +56,7 @@ class Loop:
 
     def turn(self) -> None:
         """Go round once."""
-        for message in self._inbox.receive(self._patience_ms()):
+        for message in self._inbox.receive(0 if self._is_busy else IDLE_WAIT_MS):
             self._handle(message)
         self._role.take_events()
         self._expire()
@@ -77,14 +78,6 @@ class Loop:
         if self._drain_until is None:
             return False
         return len(self._book.queues) == 0 or self._clock.monotonic() >= self._drain_until
-
-    def _patience_ms(self) -> int:
-        """How long this turn may wait for a message: short while a room may have news for us."""
-        if self._is_busy:
-            return 0
-        if any(s.phase in WAITING_FOR_THE_OTHER_LEG for s in self._book.queues.all()):
-            return 1
-        return 100
 
     def _tick(self) -> None:
         self._progress.turn(self._clock.monotonic())

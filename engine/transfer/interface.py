@@ -106,6 +106,10 @@ Event = Paired | Committed | WantPages | Landed | Failed | Fenced
 class Transfer(Protocol):
     """What both sides share."""
 
+    @property
+    def wakeup_fd(self) -> int:
+        """Readable while events wait; `poll` clears it."""
+
     def start(self) -> None:
         """Bind or connect, register memory, start the supervised threads."""
 
@@ -170,3 +174,6 @@ class Reader(Transfer, Protocol):
 
     def grant(self, rid: str, pages: list[int]) -> None:
         """Give the pool pages of the whole prompt, cached prefix included, in order."""
+
+    def refuse(self, room: int, bootstrap: str, detail: str) -> None:
+        """Tell prefill that this room will not be offered (queue full, draining), so that its leg fails at once."""

@@ -26,7 +26,7 @@ def up(
     decode: Annotated[int | None, typer.Option("--decode", help="Decode engines. [default: 1]")] = None,
     port_base: Annotated[
         int | None,
-        typer.Option("--port-base", help="First of 100 ports; else 30000-30002, 8998 and 29000."),
+        typer.Option("--port-base", help="First of 100 ports, best below 32768; else 30000-30002, 8998, 29000."),
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", help="Deployment file; ./pd.toml is taken by itself.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="Name of the deployment.")] = None,
@@ -57,25 +57,26 @@ def up(
     Exit codes: 0 the request got through, 1 it did not or an instance did not come up, 2 wrong usage, 3 could not
     tell, 4 this machine is not ready (port taken, no room, engine not installed), 5 other settings run already.
     """
-    from pdctl.deployment import model_files, overview, plan, startup, state
+    from pdctl.deployment import model_files, overview, plan, readiness, startup, state
     from pdctl.probe import prove
     from pdctl.render import console, fetching, up_result
     from pdctl.render.starting import start_display
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # also `kill`, also a CI's time limit
+    for number in (signal.SIGTERM, signal.SIGHUP):  # a CI's time limit and a closed terminal, like Ctrl-C
+        signal.signal(number, signal.default_int_handler)
     request = plan.Request(model, prefill, decode, port_base, file, name)
     with fetching.display() as fetched:
         wanted = plan.plan(request, lambda name: model_files.resolve(name, fetched, console.tell))
     folder = state.StateFolder(state.state_root(), wanted.name)
     with folder.locked(console.tell), start_display() as progress:
         started = startup.bring_up(
-            folder, wanted, progress, timeout_s=timeout, is_waiting=not no_wait, restart=restart.value
+            folder, wanted, progress, console.tell, timeout_s=timeout, is_waiting=not no_wait, restart=restart.value
         )
     report = None
     if not (no_wait or no_probe):
-        with startup.undone_on(KeyboardInterrupt, folder, started):
+        with startup.undone_on(KeyboardInterrupt, folder, started, console.tell):
             report = prove(wanted, timeout_s=timeout, progress=console.tell)
-    seen = overview.take(folder, wanted, startup.ASK_TIMEOUT_S)
+    seen = overview.take(folder, wanted, readiness.ASK_TIMEOUT_S)
     if output is Output.JSON:
         print(up_result.as_json(seen, report))
     else:

@@ -53,8 +53,8 @@ def collect(
     """Fill the incident directory `out`; it is complete within `timeout_s`, and says what could not be had.
 
     Tier 0 harms nothing; 1 adds two py-spy dumps of every rank that do not stop it; 2 adds native dumps, for which
-    each process stands still (some tenths of a second). Raises UsageError for a tier or times that cannot be, PdctlError where
-    `out` cannot be made.
+    each process stands still (some tenths of a second). Raises UsageError for a tier or times that cannot be,
+    PdctlError where `out` cannot be made.
     """
     collector = Collector(deployment, out, progress, prometheus=prometheus)
     return collector.take(tier=tier, interval_s=interval_s, timeout_s=timeout_s)
@@ -163,7 +163,7 @@ class Collector:
             # One instance after the other: never all ranks of both roles at a standstill.
             for target in suspects:
                 self._progress(
-                    f"{target.name}: native stacks; each of its processes stands still for some tenths of a second"
+                    f"{target.name}: native stacks; its processes stand still for some tenths of a second"
                 )
                 await run.do(plan.dumps(target, run.context, plan.NATIVE, Mode.NATIVE))
 

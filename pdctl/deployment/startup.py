@@ -5,50 +5,26 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from enum import StrEnum
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
-from pdctl.collect import liveness
-from pdctl.deployment import layout, preflight, shutdown
+from pdctl.deployment import layout, preflight, readiness, shutdown
 from pdctl.deployment.model import Deployment, Instance, Role
+from pdctl.deployment.readiness import Event, Phase, Progress
 from pdctl.deployment.state import StateFolder
-from pdctl.errors import NotProven, Refused, UsageError
-from pdctl.managers import log_files, shim
+from pdctl.errors import Refused, UsageError
+from pdctl.managers import shim
 
 ORDER = (Role.PREFILL, Role.UNIFIED, Role.DECODE, Role.ROUTER)
-ASK_TIMEOUT_S = 2.0
-POLL_S = 0.2
-LOG_LINES_SHOWN = 20
 INTERRUPT_STOP_S = 5.0
 """Nothing is served yet: there is nothing to drain."""
-
-
-class Phase(StrEnum):
-    ALREADY = "already running"
-    STARTED = "started"
-    WAITING = "waiting"
-    READY = "ready"
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """News about one instance, for whoever shows progress."""
-
-    instance: str
-    phase: Phase
-    detail: str
-    elapsed_s: float
-    """Since `bring_up` began."""
-
-
-Progress = Callable[[Event], None]
 
 
 def bring_up(
     folder: StateFolder,
     deployment: Deployment,
     progress: Progress,
+    tell: Callable[[str], None],
     *,
     timeout_s: float,
     is_waiting: bool = True,
@@ -56,6 +32,7 @@ def bring_up(
 ) -> tuple[Instance, ...]:
     """Start what does not run yet and, unless told otherwise, wait until every instance is well.
 
+    `progress` hears of each instance, `tell` of what is undone.
     The caller holds the folder's lock. Returns what this call started; on any failure, Ctrl-C
     included, those are stopped again. Raises PdctlError, NotProven (an instance died or was not well in
     time), Refused (something runs with other settings).
@@ -74,24 +51,32 @@ def bring_up(
         if instance not in missing:
             progress(Event(instance.name, Phase.ALREADY, f"pid {seen[instance.name].pid}", 0.0))
     started: list[Instance] = []
-    with undone_on(BaseException, folder, started):
+    logs_began_at = {instance.name: _size(folder.paths(instance.name).log) for instance in missing}
+    with undone_on(BaseException, folder, started, tell):
         for instance in missing:
             started.append(instance)
             pid = _start(folder, instance, restart)
             progress(Event(instance.name, Phase.STARTED, f"pid {pid}", time.monotonic() - began))
         if is_waiting:
-            _await_well(folder, mine, progress, began, timeout_s)
+            readiness.Wait(folder, progress, began, logs_began_at).until_well(mine, timeout_s)
     return missing
 
 
 @contextmanager
-def undone_on(kind: type[BaseException], folder: StateFolder, started: Sequence[Instance]) -> Iterator[None]:
-    """Stop what was started if the block is left by an exception of that kind."""
+def undone_on(
+    kind: type[BaseException], folder: StateFolder, started: Sequence[Instance], tell: Callable[[str], None]
+) -> Iterator[None]:
+    """Stop what was started if the block is left by an exception of that kind; `tell` names it."""
     try:
         yield
     except kind:
+        if not started:
+            raise
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not leave half of it
+        names = ", ".join(instance.name for instance in started)
         try:
+            with suppress(OSError):  # the terminal may be what is gone
+                tell(f"stopping what this call started, so that nothing half started stays: {names}")
             shutdown.take_down(folder, started, deadline_s=INTERRUPT_STOP_S)
         finally:
             signal.signal(signal.SIGINT, before)
@@ -143,46 +128,5 @@ def _start(folder: StateFolder, instance: Instance, restart: str) -> int | None:
     return seen.pid
 
 
-def _await_well(
-    folder: StateFolder, instances: tuple[Instance, ...], progress: Progress, began: float, timeout_s: float
-) -> None:
-    waiting = {instance.name: instance for instance in instances}
-    problems: dict[str, str] = {}
-    while True:
-        answers = liveness.ask_all(waiting.values(), ASK_TIMEOUT_S, with_loads=False)
-        elapsed_s = time.monotonic() - began
-        for name, answer in answers.items():
-            if answer.problem is None:
-                progress(Event(name, Phase.READY, "", elapsed_s))
-                del waiting[name]
-            else:
-                progress(Event(name, Phase.WAITING, answer.problem, elapsed_s))
-                problems[name] = answer.problem
-        for instance in waiting.values():
-            _raise_if_dead(folder, instance)
-        if not waiting:
-            return
-        if elapsed_s >= timeout_s:
-            raise _late(folder, waiting, problems, timeout_s)
-        time.sleep(POLL_S)
-
-
-def _raise_if_dead(folder: StateFolder, instance: Instance) -> None:
-    seen = shim.observe(folder.paths(instance.name))
-    if seen.life.has_process or seen.life.is_supervised:
-        return
-    raise NotProven(f"{instance.name} {seen.explanation()} while it started", _log_excerpt(folder, instance))
-
-
-def _late(folder: StateFolder, waiting: dict[str, Instance], problems: dict[str, str], timeout_s: float) -> NotProven:
-    states = ", ".join(f"{name} ({problems[name]})" for name in waiting)
-    return NotProven(
-        f"not well after {timeout_s:g} s: {states}",
-        "a longer --timeout may help\n" + "\n".join(_log_excerpt(folder, i) for i in waiting.values()),
-    )
-
-
-def _log_excerpt(folder: StateFolder, instance: Instance) -> str:
-    log = folder.paths(instance.name).log
-    lines = log_files.last_lines(log, LOG_LINES_SHOWN) or ["(it printed nothing)"]
-    return "\n".join([f"the end of {log}:", *(f"    {line}" for line in lines)])
+def _size(log: Path) -> int:
+    return log.stat().st_size if log.exists() else 0

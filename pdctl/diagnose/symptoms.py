@@ -8,8 +8,7 @@ import msgspec
 
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.view import InstanceView
-from pdctl.dialects.signals import Counter, Event, Gauge
-from pdctl.evidence.model import Evidence
+from pdctl.dialects.signals import Counter, Gauge
 from pdctl.evidence.records import Place
 
 
@@ -33,6 +32,8 @@ class Symptom(StrEnum):
     PROBE_TIMEOUT = "probe_timeout"
     PROBE_FAILED = "probe_failed"
     WRONG_OUTPUT = "wrong_output"
+    DAMAGE = "damage"
+    """An engine found that KV arrived wrong, or was read too late."""
     LEAK = "leak"
     """Memory in use that no request holds."""
     QUEUED = "queued"
@@ -45,6 +46,8 @@ class Symptom(StrEnum):
     """The frontend waits for requests that no worker has."""
     STUCK_SUBSET = "stuck_subset"
     """A queue keeps a floor of entries while others pass."""
+    UNEVEN = "uneven"
+    """Instances of one role: some are idle while requests queue on others."""
     CLIENTS_LEFT = "clients_left"
     BYPASSED = "bypassed"
     """Decode computes prompts that prefill should have."""
@@ -64,7 +67,7 @@ class Observed(msgspec.Struct, frozen=True):
 
 
 _PROGRESS: dict[Gauge, tuple[Counter, ...]] = {
-    # The counter that a successful completion of this unit moves; the first that is known decides.
+    # Counters that a successful completion of this unit, or a later stage of it, moves. One that grew is enough.
     Gauge.BOOTSTRAP: (Counter.TRANSFERS_DONE, Counter.PREFILL_TOKENS, Counter.REQUESTS_DONE),
     Gauge.INFLIGHT: (Counter.TRANSFERS_DONE, Counter.REQUESTS_DONE),
     Gauge.PREALLOC: (Counter.ALLOCATIONS, Counter.REQUESTS_DONE),
@@ -94,6 +97,8 @@ class Unit(msgspec.Struct, frozen=True):
 def units_of(view: InstanceView, is_request_unanswered: bool) -> list[Unit]:
     """Return the queues of an instance that hold something."""
     found: list[Unit] = []
+    if view.is_alive is False:
+        return found
     for gauge in QUEUES:
         unit = _unit(view, gauge, is_request_unanswered)
         if unit is not None:
@@ -128,11 +133,8 @@ def _unit(view: InstanceView, gauge: Gauge, is_request_unanswered: bool) -> Unit
 
 def progress(view: InstanceView, gauge: Gauge) -> bool | None:
     """Return whether requests leave this queue well."""
-    for counter in _PROGRESS[gauge]:
-        rise = view.rise(counter)
-        if rise is not None:
-            return rise.value > 0
-    return _progress_in_log(view)
+    rises = [rise.value for counter in _PROGRESS[gauge] if (rise := view.rise(counter)) is not None]
+    return max(rises) > 0 if rises else _progress_in_log(view)
 
 
 def _progress_in_log(view: InstanceView) -> bool | None:
@@ -150,8 +152,10 @@ def is_busy(view: InstanceView) -> bool | None:
     """Return whether it works on something that takes long: loading, compiling, steps that advance."""
     if view.is_starting:
         return True
+    if view.is_router or any(item.state == "T" for item in view.processes):
+        return False
     steps = view.rise(Counter.STEPS)
-    if steps is not None and view.role != "router":
+    if steps is not None:
         return steps.value > 0 and not _is_idle_stepping(view)
     age = view.age_s(view.last_step.at if view.last_step else None)
     if age is not None:
@@ -170,7 +174,13 @@ def stall_of(unit: Unit) -> Observed | None:
         return None
     busy = is_busy(unit.view)
     # Another stage of the same instance may work; this queue stalls all the same once patience is over.
-    is_stage = unit.gauge in (Gauge.TRANSFER, Gauge.PREALLOC, Gauge.INFLIGHT, Gauge.BOOTSTRAP, Gauge.FETCH_DONE)
+    is_stage = unit.gauge in (
+        Gauge.TRANSFER,
+        Gauge.PREALLOC,
+        Gauge.INFLIGHT,
+        Gauge.BOOTSTRAP,
+        Gauge.FETCH_DONE,
+    )
     if busy and not (is_stage and unit.progress is False and not unit.view.is_starting):
         return None
     is_long = unit.span_s is not None and unit.span_s >= LIMITS.patience_s
@@ -179,78 +189,3 @@ def stall_of(unit: Unit) -> Observed | None:
     span = f" for {unit.span_s:.0f} s" if unit.span_s else ""
     text = f"{unit.outstanding:g} in {unit.gauge.value} of {unit.view.name}, none of them done{span}"
     return Observed(kind, unit.view.name, unit.gauge.value, text, unit.outstanding, unit.place)
-
-
-def instance_symptoms(view: InstanceView) -> list[Observed]:
-    """Return what is wrong with one instance as such."""
-    found: list[Observed] = []
-
-    def add(kind: Symptom, unit: str, text: str, value: float | None = None, place: Place | None = None) -> None:
-        found.append(Observed(kind, view.name, unit, f"{view.name}: {text}", value, place))
-
-    if view.is_starting:
-        add(Symptom.STARTING, "process", "still loads or compiles")
-    elif view.is_alive is False:
-        add(Symptom.GONE, "process", "no process answers")
-    if any(item.state == "T" for item in view.processes):
-        add(Symptom.STOPPED, "process", "its processes are stopped (state T)")
-    elif view.is_hanging and view.is_alive is not True:
-        add(Symptom.STOPPED, "http", "accepts connections and does not answer")
-    if view.restarts() > 0 or view.ended is not None or any(_died(item.exit_code, item.signal) for item in view.processes):
-        add(Symptom.CRASHED, "process", f"ended without being asked, {view.restarts()} restarts", view.restarts())
-    health = view.get("/health", "/health_generate", "/readiness")
-    if health is not None and health.status != 200 and view.is_alive is not False:
-        add(Symptom.UNHEALTHY, health.path, f"{health.path} says {health.status or health.error}")
-    found.extend(_failures(view))
-    if view.events(Event.ROUTER_NO_WORKER, Event.ROUTER_UPSTREAM):
-        add(Symptom.REFUSED, "router", "turns requests away or cannot reach a worker")
-    if len(view.events(Event.CLIENT_GONE)) >= LIMITS.client_gone:
-        add(Symptom.CLIENTS_LEFT, "http", f"{len(view.events(Event.CLIENT_GONE))} clients left before the answer")
-    return found
-
-
-def _died(exit_code: int | None, signal: int | None) -> bool:
-    return bool(exit_code) or signal is not None
-
-
-def _failures(view: InstanceView) -> list[Observed]:
-    failed = [
-        rise.value
-        for counter in (Counter.TRANSFERS_FAILED, Counter.BOOTSTRAPS_FAILED, Counter.REQUESTS_FAILED)
-        if (rise := view.rise(counter)) is not None
-    ]
-    done = view.rise(Counter.REQUESTS_DONE)
-    bad = max(failed, default=0.0)
-    if done is None:
-        lines = view.events(Event.ROOM_FAILED, Event.TRANSFER_FAILED)
-        errors = [item for item in view.events(Event.ACCESS) if item.group("status").startswith("5")]
-        count = max(len(lines), len(errors))
-        if count == 0:
-            return []
-        text = f"{view.name}: {count} failures in its log"
-        return [Observed(Symptom.FAILURES, view.name, "requests", text, count, (lines or errors)[0].place)]
-    if bad <= 0:
-        return []
-    total = bad + done.value
-    is_most = total >= LIMITS.failing_completions and bad / total >= LIMITS.failing_share
-    kind = Symptom.FAILING if is_most else Symptom.FAILURES
-    text = f"{view.name}: {bad:g} of {total:g} completions failed between the samples"
-    return [Observed(kind, view.name, "requests", text, bad)]
-
-
-def probe_symptoms(evidence: Evidence) -> list[Observed]:
-    """Return what the probes showed; a passed one shows nothing wrong."""
-    found: list[Observed] = []
-    for probe in evidence.probes:
-        unit = probe.via or "probe"
-        if probe.output == "garbled" and probe.status == 200:
-            found.append(Observed(Symptom.WRONG_OUTPUT, "", unit, "the probe's answer was wrong, with status 200"))
-        elif probe.timed_out:
-            seconds = (probe.took_ms or probe.timeout_ms or 0) / 1000
-            text = f"the probe through {unit} got no answer in {seconds:.0f} s"
-            found.append(Observed(Symptom.PROBE_TIMEOUT, "", unit, text, seconds))
-        elif probe.status is not None and probe.status != 200:
-            found.append(Observed(Symptom.PROBE_FAILED, "", unit, f"the probe through {unit} got {probe.status}"))
-        elif probe.error:
-            found.append(Observed(Symptom.PROBE_FAILED, "", unit, f"the probe through {unit}: {probe.error}"))
-    return found

@@ -2,91 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from pdctl.dialects.signal_catalogue import LOADS, SERIES
-from pdctl.dialects.signals import Counter, Event, Gauge, Series
 from pdctl.diagnose.events import LogReader, Occurrence, Work
-from pdctl.diagnose.reading import Reading, Rise
-from pdctl.evidence.model import Evidence, InstanceEvidence
-from pdctl.evidence.records import Exposition, Get, Place, Process
+from pdctl.diagnose.reading import Readings
+from pdctl.dialects.signals import Event, Gauge
+from pdctl.evidence.records import Get, Process
 
-_SHARES = (Gauge.KV_USAGE, Gauge.MODEL_READY)
 _START_SLACK = timedelta(seconds=90)
 """A process is a little older than its first log line, clocks differ a little."""
+_END = timedelta(minutes=15)
+"""How long before a restart the reason for it may stand in the log."""
+_FRESH_S = 7200.0
+"""After two hours of service a restart explains nothing of what happens now."""
+_NEAR = timedelta(seconds=30)
 _STARTING = (Event.STARTED, Event.LOADING, Event.LOADED, Event.COMPILING)
 
 
-class InstanceView:
-    """Derived facts; computed once, on demand."""
-
-    def __init__(self, raw: InstanceEvidence, evidence: Evidence) -> None:
-        self.raw = raw
-        self.name = raw.name
-        self.role = raw.role
-        self.now = evidence.captured_at
-        self.interval_s = evidence.interval_s
-        self.is_router = raw.role == "router"
-
-    # Levels and increases
-
-    def gauge(self, gauge: Gauge) -> Reading | None:
-        """Return a level: metrics first, else the load report."""
-        return self._level(gauge, self.raw.metrics) or self._load(gauge)
-
-    def gauge_before(self, gauge: Gauge) -> Reading | None:
-        """Return the level in the earlier sample."""
-        return self._level(gauge, self.raw.metrics_prev)
-
-    def _level(self, gauge: Gauge, scrape: Exposition | None) -> Reading | None:
-        for row, values in self._rows(gauge, scrape):
-            value = max(values) if gauge in _SHARES else sum(values)
-            place = Place(scrape.file if scrape else "", pointer=row.name)
-            return Reading(value, place, row.is_batch_written)
-        return None
-
-    def _load(self, gauge: Gauge) -> Reading | None:
-        for key, signal in LOADS.items():
-            if signal is gauge and key in self.raw.loads:
-                return Reading(self.raw.loads[key], Place(f"{self.name}/loads.json", pointer=key), False)
-        return None
-
-    def _rows(self, signal: Gauge | Counter, scrape: Exposition | None) -> Iterable[tuple[Series, list[float]]]:
-        if scrape is None:
-            return
-        for row in SERIES:
-            if row.signal is not signal or (row.role and row.role != self.role):
-                continue
-            values = [
-                sample.value
-                for sample in scrape.series.get(row.name, ())
-                if all(sample.labels.get(label) in wanted for label, wanted in row.where.items())
-            ]
-            if values or (row.where and row.name in scrape.series):
-                yield row, values or [0.0]
-
-    def total(self, counter: Counter) -> Reading | None:
-        """Return a counter's value."""
-        for row, values in self._rows(counter, self.raw.metrics):
-            return Reading(sum(values), Place(self.raw.metrics.file if self.raw.metrics else "", pointer=row.name), False)
-        return None
-
-    def rise(self, counter: Counter) -> Rise | None:
-        """Return by how much a counter grew between the samples; None when one is missing or the process is new."""
-        for row, values in self._rows(counter, self.raw.metrics):
-            before = next((old for name, old in self._rows(counter, self.raw.metrics_prev) if name == row), None)
-            file = self.raw.metrics.file if self.raw.metrics else ""
-            if before is None:
-                # A series that a scrape of the same process did not have yet began at zero.
-                if self.raw.metrics_prev is None or row.name in self.raw.metrics_prev.series:
-                    continue
-                before = [0.0]
-            grown = sum(values) - sum(before)
-            if grown >= 0:
-                return Rise(grown, Place(file, pointer=row.name))
-        return None
+class InstanceView(Readings):
+    """Numbers, log and state of one instance; computed once, on demand."""
 
     # Log
 
@@ -175,7 +110,37 @@ class InstanceView:
 
     @cached_property
     def last_work(self) -> Work | None:
-        return self.works[-1] if self.works else None
+        """The last work line; an engine of both roles prints two kinds, whose levels are taken together."""
+        if not self.works:
+            return None
+        last = self.works[-1]
+        near = [
+            work
+            for work in self.works[-40:]
+            if last.at is None or work.at is None or last.at - work.at <= _NEAR
+        ]
+        newest: dict[tuple[str, str], Work] = {}
+        for work in near:
+            newest[work.rank, work.kind] = work
+        levels: dict[Gauge, float] = {}
+        for work in newest.values():
+            for gauge, value in work.levels.items():
+                levels[gauge] = max(levels.get(gauge, value), value)
+        return Work(last.at, last.rank, levels, last.kind, last.is_step, last.place)
+
+    def end_events(self, *kinds: Event) -> tuple[Occurrence, ...]:
+        """Return events of the running incarnation, and of the end of the one before when that end is fresh.
+
+        They explain why it was restarted. Anything older belongs to the time line only.
+        """
+        start, age = self.started_at, self.age_of_process_s
+        is_fresh = start is not None and age is not None and age < _FRESH_S
+        return tuple(
+            item
+            for item in self._read[0]
+            if item.event in kinds
+            and (self._is_current(item.at) or (is_fresh and item.at and start and start - item.at <= _END))
+        )
 
     def age_s(self, at: datetime | None) -> float | None:
         """Return the seconds between a time and the capture."""
@@ -183,9 +148,21 @@ class InstanceView:
 
     # State
 
-    @property
+    @cached_property
     def processes(self) -> tuple[Process, ...]:
-        return self.raw.processes
+        """Processes of the running incarnation; of a dead instance, all that are known."""
+        born = min(
+            (item.started_at for item in self.raw.processes if item.state != "gone" and item.started_at),
+            default=None,
+        )
+        return tuple(
+            item
+            for item in self.raw.processes
+            if item.state != "gone"
+            or born is None
+            or item.started_at is None
+            or item.started_at >= born - _START_SLACK
+        )
 
     @cached_property
     def age_of_process_s(self) -> float | None:
@@ -215,7 +192,9 @@ class InstanceView:
 
     def get(self, *paths: str) -> Get | None:
         """Return the answer of the first of these endpoints that was asked."""
-        return next((item for path in paths for item in self.raw.gets if item.path.partition("?")[0] == path), None)
+        return next(
+            (item for path in paths for item in self.raw.gets if item.path.partition("?")[0] == path), None
+        )
 
     @cached_property
     def health(self) -> int | None:
@@ -242,7 +221,9 @@ class InstanceView:
         if not ends:
             return None
         last = ends[-1]
-        is_after = self.last_work is not None and last.at and self.last_work.at and self.last_work.at > last.at
+        is_after = (
+            self.last_work is not None and last.at and self.last_work.at and self.last_work.at > last.at
+        )
         return None if is_after else last
 
     @cached_property
@@ -253,6 +234,11 @@ class InstanceView:
             return None
         if self.ended is not None:
             return False
+        if self.follows is not None:
+            return None
+        if self.health == 200 and marks[-1].event is not Event.COMPILING:
+            # SGLang, vLLM and Dynamo answer 200 only once they can serve; kernels may still be compiled after that.
+            return False
         last_ready = next((item for item in reversed(marks) if item.event is Event.READY), None)
         last_start = next((item for item in reversed(marks) if item.event in _STARTING), None)
         if last_start is None:
@@ -260,6 +246,19 @@ class InstanceView:
         if last_ready is not None and _not_before(last_ready.at, last_start.at):
             return False
         return not any(item.at and last_start.at and item.at > last_start.at for item in self.works)
+
+    @cached_property
+    def follows(self) -> str | None:
+        """Its node rank when it does not lead its group: such nodes serve no HTTP and never say that they are ready."""
+        source = self.raw.source
+        words = [
+            *(source.flags if source else ()),
+            *(word for item in self.processes for word in item.cmdline),
+        ]
+        for index, word in enumerate(words):
+            if word == "--node-rank" and index + 1 < len(words) and words[index + 1] not in ("0", ""):
+                return words[index + 1]
+        return None
 
     @property
     def version(self) -> str | None:

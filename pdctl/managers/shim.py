@@ -12,14 +12,26 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 import msgspec
 
 from pdctl.errors import PdctlError
 from pdctl.managers import shim_process
+from pdctl.managers.shim_record import POLL_S, Life, Observation, Paths, Record, is_same, observe
+
+__all__ = [
+    "STOP_DEADLINE_S",
+    "Life",
+    "Observation",
+    "Paths",
+    "Record",
+    "ask_to_stop",
+    "await_stopped",
+    "leftovers",
+    "observe",
+    "start",
+]
 
 LOG_MAX_BYTES = 64 << 20
 LOG_KEEP = 2
@@ -27,105 +39,6 @@ STOP_DEADLINE_S = 35.0
 """Above the engine's own drain timeout (30 s), so that streams may finish."""
 SPAWN_DEADLINE_S = 10.0
 AFTER_KILL_S = 3.0
-POLL_S = 0.03
-
-
-class Life(StrEnum):
-    """What the state file and /proc together say of an instance."""
-
-    NEVER = "never started"
-    RUNNING = "running"
-    UNSUPERVISED = "running without its shim"
-    STOPPED = "stopped"
-    EXITED = "exited"
-    FAILED = "could not be started"
-    BACKING_OFF = "waiting to be restarted"
-    VANISHED = "gone without a trace"
-    """The state file says running, but there is no such process: its shim was killed too, or a reboot."""
-    PID_REUSED = "gone, its pid belongs to another process"
-
-    @property
-    def has_process(self) -> bool:
-        return self in (Life.RUNNING, Life.UNSUPERVISED)
-
-    @property
-    def is_supervised(self) -> bool:
-        return self in (Life.RUNNING, Life.BACKING_OFF)
-
-
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """The state file, as the shim writes it."""
-
-    instance: str
-    argv: tuple[str, ...]
-    boot_id: str
-    shim_pid: int
-    shim_start_ticks: int | None
-    state: str
-    pid: int | None = None
-    start_ticks: int | None = None
-    started_at: float | None = None
-    ended_at: float | None = None
-    exit_code: int | None = None
-    signal: int | None = None
-    restart: str = "no"
-    restarts: int = 0
-    stopped_on_purpose: bool = False
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """One look at an instance."""
-
-    life: Life
-    record: Record | None = None
-
-    @property
-    def pid(self) -> int | None:
-        return self.record.pid if self.record and self.life.has_process else None
-
-    def explanation(self) -> str:
-        """Say in words how it ended, e.g. `exited with code 7`."""
-        record = self.record
-        if record is None or self.life not in (Life.EXITED, Life.FAILED):
-            return str(self.life)
-        if self.life is Life.FAILED:
-            return record.error or str(self.life)
-        if record.signal is not None:
-            return f"killed by {signal.Signals(record.signal).name}"
-        return f"exited with code {record.exit_code}"
-
-
-@dataclass(frozen=True, slots=True)
-class Paths:
-    """Files of one instance, in a folder that exists."""
-
-    state: Path
-    log: Path
-
-
-def observe(paths: Paths) -> Observation:
-    """Tell whether an instance lives; a pid counts only together with its start time and boot."""
-    try:
-        record = msgspec.json.decode(paths.state.read_bytes(), type=Record)
-    except FileNotFoundError:
-        return Observation(Life.NEVER)
-    except msgspec.DecodeError:
-        # Only a crash of the machine in mid-write or a stranger's edit leaves half a file.
-        return Observation(Life.VANISHED)
-    has_shim = _is_same(record, record.shim_pid, record.shim_start_ticks)
-    if _is_same(record, record.pid, record.start_ticks):
-        return Observation(Life.RUNNING if has_shim else Life.UNSUPERVISED, record)
-    if record.stopped_on_purpose:
-        return Observation(Life.STOPPED, record)
-    if record.state == "failed":
-        return Observation(Life.FAILED, record)
-    if record.state == "exited":
-        is_coming_back = has_shim and record.restart == "on-failure" and record.exit_code != 0
-        return Observation(Life.BACKING_OFF if is_coming_back else Life.EXITED, record)
-    is_reused = record.pid is not None and shim_process.start_ticks(record.pid) is not None
-    return Observation(Life.PID_REUSED if is_reused else Life.VANISHED, record)
 
 
 def start(
@@ -205,7 +118,7 @@ def leftovers(paths: Paths) -> list[int]:
     record = observe(paths).record
     if record is None or record.boot_id != shim_process.boot_id():
         return []
-    pids = [record.shim_pid] if _is_same(record, record.shim_pid, record.shim_start_ticks) else []
+    pids = [record.shim_pid] if is_same(record, record.shim_pid, record.shim_start_ticks) else []
     return pids + _group_members(record)
 
 
@@ -248,19 +161,12 @@ def _first_sight(instance: str, shim_pid: int, paths: Paths) -> Observation:
     raise PdctlError(f"the shim of {instance} did not report within {SPAWN_DEADLINE_S:.0f} s", f"see {paths.log}")
 
 
-def _is_same(record: Record, pid: int | None, ticks: int | None) -> bool:
-    """Return whether this pid is still the process that the record means."""
-    if pid is None or ticks is None or record.boot_id != shim_process.boot_id():
-        return False
-    return shim_process.start_ticks(pid) == ticks
-
-
 def _signal_shim(record: Record, number: signal.Signals) -> None:
     """Signal the shim by a descriptor taken before its identity is checked: nobody else can get it."""
     with contextlib.suppress(ProcessLookupError):
         descriptor = os.pidfd_open(record.shim_pid)
         try:
-            if _is_same(record, record.shim_pid, record.shim_start_ticks):
+            if is_same(record, record.shim_pid, record.shim_start_ticks):
                 signal.pidfd_send_signal(descriptor, number)
         finally:
             os.close(descriptor)

@@ -15,6 +15,7 @@ import contextlib
 import errno
 import json
 import os
+import select
 import signal
 import sys
 import time
@@ -25,6 +26,7 @@ TICK_S = 1.0
 FIRST_BACKOFF_S = 1.0
 LONGEST_BACKOFF_S = 30.0
 COPY_BYTES = 1 << 20
+STOP_SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 
 
 def start_ticks(pid: int) -> int | None:
@@ -44,6 +46,31 @@ def start_ticks(pid: int) -> int | None:
 def boot_id() -> str:
     """Return the kernel's id of this boot: ticks of another boot mean nothing."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+class _Signals:
+    """Signals as data, so that none interrupts a state write.
+
+    Not sigtimedwait: stopped and continued past its timeout (Ctrl-Z, a debugger), CPython 3.11 returns a signal
+    number that it never received.
+    """
+
+    def __init__(self, *numbers: signal.Signals) -> None:
+        self._reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        # Whoever started us may have held signals back, and a blocked mask is inherited.
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        for number in numbers:
+            # A handler must exist for the number to be written to the pipe.
+            signal.signal(number, lambda *_: None)
+
+    def wait(self, timeout_s: float) -> set[int]:
+        """Return the signals that have come; empty after `timeout_s` without one."""
+        select.select([self._reader], [], [], timeout_s)
+        try:
+            return set(os.read(self._reader, 4096))
+        except BlockingIOError:
+            return set()
 
 
 class Shim:
@@ -67,22 +94,18 @@ class Shim:
 
     def run(self) -> int:
         """Start the engine and stay until it has ended for good; return 0 unless it could not be started."""
-        watched = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
-        # Blocked and taken by sigtimedwait: no handler runs in the middle of a state write.
-        signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+        signals = _Signals(signal.SIGCHLD, *STOP_SIGNALS)
         os.chdir(self._spec["cwd"])
         if not self._spawn():
             return 1
         backoff_s = FIRST_BACKOFF_S
         while True:
-            self._watch(watched)
+            self._watch(signals)
             if self._stop_asked_at is not None or self._spec["restart"] != "on-failure":
                 return 0
             if not self._state.get("exit_code") and self._state.get("signal") is None:
                 return 0
-            caught = signal.sigtimedwait(watched - {signal.SIGCHLD}, backoff_s)
-            if caught is not None:
-                self._write_state(stopped_on_purpose=True)
+            if self._is_stopped_while_backing_off(signals, backoff_s):
                 return 0
             backoff_s = min(2 * backoff_s, LONGEST_BACKOFF_S)
             self._state["restarts"] += 1
@@ -119,11 +142,18 @@ class Shim:
         )
         return True
 
-    def _watch(self, watched: set[signal.Signals]) -> None:
+    def _is_stopped_while_backing_off(self, signals: _Signals, backoff_s: float) -> bool:
+        ends_at = time.monotonic() + backoff_s
+        while (left_s := ends_at - time.monotonic()) > 0:
+            if signals.wait(left_s) & STOP_SIGNALS:
+                self._write_state(stopped_on_purpose=True)
+                return True
+        return False
+
+    def _watch(self, signals: _Signals) -> None:
         """Pass signals on, rotate the log and enforce the deadline until the engine has exited."""
         while True:
-            caught = signal.sigtimedwait(watched, TICK_S)
-            if caught is not None and caught.si_signo != signal.SIGCHLD:
+            if signals.wait(TICK_S) & STOP_SIGNALS:
                 self._ask_to_stop()
             if os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
                 self._reap()

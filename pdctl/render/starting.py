@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pdctl.deployment.startup import Event, Phase, Progress
+from pdctl.deployment.readiness import Event, Phase, Progress
 from pdctl.render import console
 
 if TYPE_CHECKING:

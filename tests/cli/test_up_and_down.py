@@ -62,6 +62,15 @@ def test_up_starts_what_is_missing(standins: Standins) -> None:
     assert (after["prefill-0"], after["router"]) == (before["prefill-0"], before["router"])
 
 
+def test_two_ups_at_once_start_everything_once(standins: Standins) -> None:
+    """The second waits for the first, and then finds all running."""
+    with standins.start("up", "--no-probe") as one, standins.start("up", "--no-probe") as other:
+        errors = [process.communicate(timeout=60)[1] for process in (one, other)]
+    assert (one.returncode, other.returncode) == (0, 0)
+    assert sum(text.count(": started (pid") for text in errors) == 3
+    assert sum(text.count(": already running (pid") for text in errors) == 3
+
+
 def test_up_adopts_an_engine_whose_shim_was_killed(standins: Standins) -> None:
     """It runs and is healthy, so there is nothing to start; `status` tells; `down` stops it."""
     standins.up()
@@ -86,6 +95,14 @@ def test_engine_that_dies_is_shown_at_once(standins: Standins) -> None:
     assert standins.leftovers() == []
 
 
+def test_what_an_earlier_start_printed_is_not_shown(standins: Standins) -> None:
+    """Only the lines of the engine that died now: those of last week's failure would mislead."""
+    standins.behave(decode_0="dies")
+    standins.up()
+    done = standins.up()
+    assert done.stderr.count("RuntimeError: the weights are not weights") == 1
+
+
 def test_engine_that_is_never_well(standins: Standins) -> None:
     """After the timeout the message says what it answered, and nothing is left running."""
     standins.behave(prefill_0="unwell")
@@ -95,15 +112,17 @@ def test_engine_that_is_never_well(standins: Standins) -> None:
     assert standins.leftovers() == []
 
 
-def test_ctrl_c_leaves_nothing_running(standins: Standins) -> None:
-    """Also children of the engines, and also an engine that ignores SIGTERM."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupted_up_leaves_nothing_running(standins: Standins, number: signal.Signals) -> None:
+    """By Ctrl-C, `kill` or a closed terminal: also children, and also an engine that ignores SIGTERM."""
     standins.behave(prefill_0="unwell stubborn", decode_0="crowd")
     with standins.start("up", "--no-probe") as process:
         assert process.stderr is not None
         eventually(lambda: "prefill-0: waiting (503: loading)" in process.stderr.readline())
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
     assert process.returncode == 130
+    assert "stopping what this call started, so that nothing half started stays: prefill-0, decode-0, router" in said
     assert standins.leftovers() == []
 
 
@@ -179,6 +198,17 @@ def test_down_kills_what_does_not_leave(standins: Standins) -> None:
     done = standins.run("down", "--timeout", "0.2")
     assert "prefill-0: killed, it did not stop in time" in done.stdout
     assert (done.returncode, standins.leftovers()) == (0, [])
+
+
+def test_down_of_what_pdctl_did_not_start(tmp_path: Path) -> None:
+    """An attached deployment is refused, not silently left running."""
+    (tmp_path / "pd.toml").write_text(
+        'name = "lab"\nmodel = "m"\n[[instance]]\nname = "d"\nrole = "decode"\ndialect = "vllm"\nurl = "http://h:1"\n'
+    )
+    done = pdctl_process.run(tmp_path, "down")
+    assert done.returncode == 5
+    assert "nothing of 'lab' was started by pdctl on this machine" in done.stderr
+    assert not (tmp_path / "state").exists()
 
 
 def test_down_without_anything(tmp_path: Path) -> None:

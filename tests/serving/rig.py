@@ -6,7 +6,6 @@ import contextlib
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ import httpx
 
 from pdctl.deployment.layout import with_starts
 from pdctl.deployment.model import Deployment, Instance, Role
+from tests.ports import free_port
 
 START_LIMIT_S = 90.0
 STOP_LIMIT_S = 10.0
@@ -36,13 +36,6 @@ ENVIRONMENT = {
 
 class NotInTime(AssertionError):
     """Something that had to become true did not."""
-
-
-def free_port() -> int:
-    """Return a port of the loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def until(condition: Any, limit_s: float, what: str) -> Any:
@@ -188,11 +181,18 @@ def running(*processes: Process) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def pair(model: Path | str, folder: Path, *flags: str, environment: dict[str, str] | None = None) -> Iterator[Pair]:
-    """Run a prefill and a decode that know each other."""
+def pair(
+    model: Path | str,
+    folder: Path,
+    *flags: str,
+    decode_flags: tuple[str, ...] = (),
+    environment: dict[str, str] | None = None,
+) -> Iterator[Pair]:
+    """Run a prefill and a decode that know each other; `flags` go to both."""
     bootstrap = free_port()
     prefill = engine("prefill", model, folder, "--bootstrap-port", str(bootstrap), *flags, environment=environment)
-    decode = engine("decode", model, folder, "--peers", f"127.0.0.1:{bootstrap}", *flags, environment=environment)
+    peers = ("--peers", f"127.0.0.1:{bootstrap}")
+    decode = engine("decode", model, folder, *peers, *flags, *decode_flags, environment=environment)
     with running(prefill, decode):
         yield Pair(prefill, decode, bootstrap)
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.api.instance import Instance, free_port, running
+from tests.engine.api.instance import Instance, running
+from tests.ports import free_port
 
 PEER = "127.0.0.1:8998"
 
@@ -23,7 +24,7 @@ def unified(tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> I
 def prefill(tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     """A prefill instance."""
     folder = tmp_path_factory.mktemp("prefill")
-    registry = str(free_port() + 200)
+    registry = str(free_port())
     with running(tiny_model_dir, folder, "prefill", "--bootstrap-port", registry) as instance:
         instance.registry = f"http://127.0.0.1:{registry}"
         yield instance

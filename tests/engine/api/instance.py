@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,35 +15,12 @@ import httpx
 import msgspec
 
 from engine.messages import Generate
+from tests.ports import free_port
+from tests.waiting import eventually
 
 REPOSITORY = Path(__file__).parents[3]
 SERVE_FAKE = (sys.executable, str(Path(__file__).with_name("serve_fake.py")))
-PORTS = range(41500, 42000)
 WAIT_S = 30.0
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on now."""
-    for port in PORTS:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-                probe.listen()
-            except OSError:
-                continue
-            return port
-    raise AssertionError("no free port")
-
-
-def wait_for(condition: Callable[[], Any], what: str) -> Any:
-    """Return the first true result of `condition`; fail after WAIT_S."""
-    deadline = time.monotonic() + WAIT_S
-    while time.monotonic() < deadline:
-        if result := condition():
-            return result
-        time.sleep(0.01)
-    raise AssertionError(f"no {what} within {WAIT_S} s")
 
 
 class Instance:
@@ -110,7 +85,7 @@ def running(
     """Start an instance and wait until it serves; kill it at the end, and its children with it."""
     instance = start(model, folder, role, *flags, command=command)
     try:
-        wait_for(lambda: instance.health() == 200 or instance.process.poll() is not None, "healthy instance")
+        eventually(lambda: instance.health() == 200 or instance.process.poll() is not None, WAIT_S)
         assert instance.process.poll() is None, instance.log()
         yield instance
     finally:

@@ -78,3 +78,17 @@ def test_open_bind_without_a_key_is_refused(host: str) -> None:
         check_exposure(config(host=host))
     check_exposure(config(host=host, api_key="k"))
     check_exposure(config(host=host, insecure=True))
+
+
+def test_web_page_on_this_machine_is_refused(keyed: Instance) -> None:
+    """A page in a local browser can post to loopback, but the browser tells on it."""
+    response = keyed.http.post("/drain", headers={"Origin": "https://evil.example"})
+    assert (response.status_code, response.json()["error"]["code"]) == (403, "admin_only")
+    assert keyed.health() == 200
+
+
+def test_forwarded_client_is_not_on_this_machine(keyed: Instance) -> None:
+    """A proxy on this machine does not lend its loopback address to the clients behind it."""
+    response = keyed.http.get("/rooms", headers={"X-Forwarded-For": "10.1.2.3"})
+    assert (response.status_code, response.json()["error"]["code"]) == (403, "admin_only")
+    assert keyed.http.get("/rooms").status_code == 200

@@ -14,8 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.engine.api.instance import REPOSITORY, SERVE_FAKE, Instance, free_port, running, start, stop, wait_for
+from tests.engine.api.instance import REPOSITORY, SERVE_FAKE, WAIT_S, Instance, running, start, stop
 from tests.engine.api.test_streams import raw_post
+from tests.ports import free_port
+from tests.waiting import eventually
 
 BODY = {"text": "hello", "sampling_params": {"max_new_tokens": 8}}
 
@@ -39,9 +41,9 @@ def leftovers(instance: Instance) -> list[Path]:
 def test_sigterm_lets_requests_finish(instance: Instance) -> None:
     """SIGTERM: /health 503 draining, new requests 503, those in flight are answered, exit 0, nothing left."""
     with raw_post(instance, "/generate", BODY | {"stream": True}, "ask-1") as connection:
-        wait_for(lambda: instance.is_live("ask-1"), "live request")
+        eventually(lambda: instance.is_live("ask-1"), WAIT_S)
         instance.process.send_signal(signal.SIGTERM)
-        wait_for(lambda: instance.health() == 503, "draining")
+        eventually(lambda: instance.health() == 503, WAIT_S)
         assert instance.http.get("/health").json()["status"] == "draining"
         assert instance.error("/generate", BODY)[0] == 503
         (instance.folder / "gate").touch()
@@ -68,7 +70,7 @@ def test_drain_timeout_ends_requests_with_an_event(tiny_model_dir: Path, tmp_pat
         running(tiny_model_dir, tmp_path, "unified", "--drain-timeout", "0.2") as instance,
         raw_post(instance, "/generate", BODY | {"stream": True}, "stall-1") as connection,
     ):
-        wait_for(lambda: instance.is_live("stall-1"), "live request")
+        eventually(lambda: instance.is_live("stall-1"), WAIT_S)
         instance.process.send_signal(signal.SIGTERM)
         connection.settimeout(10)
         answer = b""
@@ -82,10 +84,10 @@ def test_drain_timeout_ends_requests_with_an_event(tiny_model_dir: Path, tmp_pat
 def test_second_signal_stops_at_once(instance: Instance) -> None:
     """A second SIGTERM does not wait for the drain timeout of 20 s."""
     with raw_post(instance, "/generate", BODY, "hang-1"):
-        wait_for(lambda: instance.is_live("hang-1"), "live request")
+        eventually(lambda: instance.is_live("hang-1"), WAIT_S)
         began = time.monotonic()
         instance.process.send_signal(signal.SIGTERM)
-        wait_for(lambda: instance.health() == 503, "draining")
+        eventually(lambda: instance.health() == 503, WAIT_S)
         instance.process.send_signal(signal.SIGTERM)
         assert instance.exit_code() == 0
     assert time.monotonic() - began < 15
@@ -95,7 +97,7 @@ def test_death_of_the_scheduler_ends_streams_and_instance(instance: Instance) ->
     """kill -9 of the scheduler: error events in open streams, the reason in the log, exit 1."""
     scheduler = scheduler_of(instance)
     with raw_post(instance, "/generate", BODY | {"stream": True}, "stall-1") as connection:
-        wait_for(lambda: instance.is_live("stall-1"), "live request")
+        eventually(lambda: instance.is_live("stall-1"), WAIT_S)
         scheduler.kill()
         connection.settimeout(10)
         answer = b""
@@ -125,7 +127,7 @@ def test_loading_instance_is_not_healthy(tiny_model_dir: Path, tmp_path: Path) -
     command = (SERVE_FAKE[0], "-c", never_ready)
     instance = start(tiny_model_dir, tmp_path, "unified", command=command)
     try:
-        assert wait_for(instance.health, "answer of /health") == 503
+        assert eventually(instance.health, WAIT_S) == 503
         assert instance.http.get("/health").json()["status"] == "loading"
         assert instance.http.get("/health/live").status_code == 200
         assert instance.error("/generate", BODY)[1]["code"] == "loading"

@@ -8,7 +8,8 @@ import signal
 from prometheus_client.parser import text_string_to_metric_families
 
 from engine.observe.metrics import CATALOGUE
-from tests.engine.api.instance import Instance, wait_for
+from tests.engine.api.instance import WAIT_S, Instance
+from tests.waiting import eventually
 
 
 def families(instance: Instance) -> dict[str, list[tuple[dict[str, str], float]]]:
@@ -45,7 +46,7 @@ def test_stopped_scheduler_is_unfit_but_alive(unified: Instance) -> None:
         assert unified.http.get("/v1/loads").status_code == 503
     finally:
         os.kill(pid, signal.SIGCONT)
-    wait_for(lambda: unified.health() == 200, "health after SIGCONT")
+    eventually(lambda: unified.health() == 200, WAIT_S)
 
 
 def test_metrics_have_both_processes(unified: Instance) -> None:

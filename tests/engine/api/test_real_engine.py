@@ -15,9 +15,11 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.engine.api.instance import Instance, free_port, running, start, stop, wait_for
+from tests.engine.api.instance import WAIT_S, Instance, running, start, stop
 from tests.engine.api.test_generate import events
 from tests.engine.api.test_streams import raw_post
+from tests.ports import free_port
+from tests.waiting import eventually
 
 ENGINE = (sys.executable, "-m", "engine")
 FLAGS = ("--dtype", "float32", "--kv-tokens", "4096", "--chunk-tokens", "64")
@@ -58,7 +60,7 @@ class Pair:
 @pytest.fixture(scope="module")
 def pair(tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """A pair that moves KV pages over NIXL."""
-    port = free_port() + 250
+    port = free_port()
     with ExitStack() as stack:
         start = lambda role, *flags: stack.enter_context(  # noqa: E731 - a shorthand for two calls
             running(tiny_model_dir, tmp_path_factory.mktemp(role), role, *FLAGS, *flags, command=ENGINE)
@@ -118,8 +120,8 @@ def test_client_that_leaves_frees_its_pages(real: Instance, stream: bool) -> Non
     with ExitStack() as stack:
         for number in range(50):
             stack.enter_context(raw_post(real, "/generate", body, f"gone-{stream}-{number}"))
-        wait_for(lambda: len(real.http.get("/rooms").json()["rooms"]) == 50, "50 live requests")
-    wait_for(lambda: is_balanced(real), "balanced ledger")
+        eventually(lambda: len(real.http.get("/rooms").json()["rooms"]) == 50, WAIT_S)
+    eventually(lambda: is_balanced(real), WAIT_S)
     reasons = {
         r["reason"]
         for r in real.http.get("/rooms/recent").json()["rooms"]
@@ -173,8 +175,8 @@ def test_pair_frees_everything_when_its_client_leaves(pair: Pair) -> None:
             }
             for instance in (pair.prefill, pair.decode) if number % 2 else (pair.prefill,):
                 stack.enter_context(raw_post(instance, "/generate", body | rendezvous, f"left-{number}"))
-        wait_for(lambda: len(pair.decode.http.get("/rooms").json()["rooms"]) == 10, "10 rooms on decode")
-    wait_for(lambda: is_balanced(pair.decode) and is_balanced(pair.prefill), "balanced ledgers")
+        eventually(lambda: len(pair.decode.http.get("/rooms").json()["rooms"]) == 10, WAIT_S)
+    eventually(lambda: is_balanced(pair.decode) and is_balanced(pair.prefill), WAIT_S)
 
 
 def test_many_streams_say_what_each_says_alone(real: Instance) -> None:

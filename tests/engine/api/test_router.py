@@ -19,9 +19,11 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.engine.api.instance import WAIT_S, Instance, free_port, running, wait_for
+from tests.engine.api.instance import WAIT_S, Instance, running
 from tests.engine.api.test_generate import events
 from tests.engine.api.test_streams import raw_post
+from tests.ports import free_port
+from tests.waiting import eventually
 
 SMG = shutil.which("smg") or str(Path(sys.executable).with_name("smg"))
 ROUTES: dict[str, dict[str, Any]] = {
@@ -35,7 +37,7 @@ def router_command(port: int, prefill: Instance, registry: int, decode: Instance
     """Return the recommended command line; smg's defaults lock out healthy workers for a minute."""
     flags = {
         "host": "127.0.0.1", "port": port, "policy": "round_robin", "decode": decode.url,
-        "prometheus-host": "127.0.0.1", "prometheus-port": port + 100, "health-check-interval-secs": 1,
+        "prometheus-host": "127.0.0.1", "prometheus-port": free_port(), "health-check-interval-secs": 1,
         "health-check-timeout-secs": 1, "health-failure-threshold": 2, "health-success-threshold": 1,
         "worker-startup-check-interval": 1, "worker-startup-timeout-secs": 31536000, "worker-wedge-secs": 600,
         "worker-warmup-secs": 0, "pd-admission-wait-secs": 0, "request-timeout-secs": 3600,
@@ -66,7 +68,7 @@ class Routed:
 @pytest.fixture(scope="module")
 def routed(tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Routed]:
     """A pair with fake schedulers behind the real smg."""
-    folder, registry = tmp_path_factory.mktemp("routed"), free_port() + 300
+    folder, registry = tmp_path_factory.mktemp("routed"), free_port()
     name = ("--served-name", "tiny")
     with ExitStack() as stack:
         flags = ("--bootstrap-port", str(registry), *name)
@@ -81,7 +83,7 @@ def routed(tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> It
         stack.callback(router.kill)
         front = Instance(router, port, folder)
         stack.callback(front.http.close)
-        wait_for(lambda: _is_ready(front), "ready router")
+        eventually(lambda: _is_ready(front), WAIT_S)
         yield Routed(front, prefill, decode)
 
 
@@ -121,9 +123,9 @@ def test_drop_before_the_first_token_ends_both_legs(routed: Routed, path: str, s
     """Rule 1: with headers held back, a client that leaves cancels prefill and decode."""
     request_id = f"hang-{path.replace('/', '')}-{stream}"
     with raw_post(routed.front, path, ROUTES[path] | {"stream": stream}, request_id):
-        wait_for(lambda: routed.prefill.is_live(request_id) and routed.decode.is_live(request_id), "both legs")
+        eventually(lambda: routed.prefill.is_live(request_id) and routed.decode.is_live(request_id), WAIT_S)
     gone = "client disconnected"
-    wait_for(lambda: routed.both_ended(request_id) == (gone, gone), "end of both legs")
+    eventually(lambda: routed.both_ended(request_id) == (gone, gone), WAIT_S)
 
 
 @pytest.mark.parametrize("path", ROUTES)
@@ -133,7 +135,7 @@ def test_drop_in_a_silence_is_noticed(routed: Routed, path: str) -> None:
     with raw_post(routed.front, path, ROUTES[path] | {"stream": True}, request_id) as connection:
         connection.settimeout(WAIT_S)
         assert connection.recv(12) == b"HTTP/1.1 200"
-    assert wait_for(lambda: routed.decode.reason(request_id), "end of decode") == "client disconnected"
+    assert eventually(lambda: routed.decode.reason(request_id), WAIT_S) == "client disconnected"
 
 
 @pytest.mark.parametrize("path", ROUTES)
@@ -168,3 +170,10 @@ def test_two_prompts_with_choices(routed: Routed) -> None:
     response = routed.front.post("/v1/completions", body, "echo-p2n2")
     assert response.status_code == 200, response.text
     assert [choice["text"] for choice in response.json()["choices"]] == ["hello", "hello", "the", "the"]
+
+
+@pytest.mark.parametrize("name", ["tiny", "default", "unknown"])
+def test_names_that_the_router_lets_pass_are_served(routed: Routed, name: str) -> None:
+    """Whatever model name smg accepts, both legs accept too."""
+    response = routed.front.post("/v1/completions", {"model": name, "prompt": "hello"})
+    assert response.status_code == 200, response.text

@@ -95,6 +95,7 @@ class ScriptedTransfer:
     """A fake of both transfer sides: notes the loop's calls, hands out the events the test puts in."""
 
     control_endpoint = "tcp://127.0.0.1:1"
+    wakeup_fd = -1
 
     def __init__(self) -> None:
         self.calls: list[tuple[object, ...]] = []
@@ -120,6 +121,9 @@ class ScriptedTransfer:
 
     def grant(self, rid: str, pages: list[int]) -> None:
         self.calls.append(("grant", rid, len(pages)))
+
+    def refuse(self, room: int, bootstrap: str, detail: str) -> None:
+        self.calls.append(("refuse", room, bootstrap))
 
     def progress(self, loop_tick: int, longest_step_s: float) -> None: ...
 

@@ -125,6 +125,7 @@ def test_killed_decode_fails_rooms_and_its_successor_works(transports: str) -> N
         registry.stop()
 
 
+@pytest.mark.parametrize("transports", ["default"], indirect=True)
 def test_a_stopped_prefill_is_noticed_and_recovers(prefill: RemotePrefill, decode: Decode) -> None:
     """SIGSTOP fails the rooms after the silence clock; after SIGCONT both sides work again by themselves."""
     begin(prefill, decode, "a")
@@ -150,19 +151,23 @@ def test_a_stopped_source_cannot_touch_fenced_pages(prefill: RemotePrefill, deco
     prefill.call("await_event", Paired, "a")
     prefill.call("transfer.ready", "a", 0, SOURCE[:1], TOKEN)
     decode.await_event(WantPages, "a")
+    plane = prefill.call("plane_pid")
     prefill.signal(signal.SIGSTOP)
+    os.kill(plane, signal.SIGSTOP)
     decode.transfer.grant("a", [40])
     eventually(lambda: decode.transfer._control.rooms["a"].reads)
     decode.transfer.fail("a", FailReason.ABORTED, "client left")
     decode.await_event(Fenced, "a", timeout_s=2)
     assert decode.transfer._worker.agents_dropped == 1
     decode.fill([40], seed=5)
+    os.kill(plane, signal.SIGCONT)
     prefill.signal(signal.SIGCONT)
     prefill.kill()
     eventually(lambda: decode.transfer.problems())
     assert decode.holds([40], seed=5), "bytes came after the fence"
 
 
+@pytest.mark.parametrize("transports", ["default"], indirect=True)
 def test_a_hostile_client_does_not_hurt(prefill: RemotePrefill, decode: Decode) -> None:
     """A thousand random messages and a half-open connection leave the control thread alive."""
     endpoint = decode_endpoint(decode)

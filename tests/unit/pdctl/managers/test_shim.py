@@ -103,6 +103,17 @@ def test_stop_lets_the_engine_finish(lab: Lab) -> None:
     assert (lab.life(), lab.record().exit_code) == (shim.Life.STOPPED, 3)
 
 
+def test_stop_works_whatever_mask_the_starter_had(lab: Lab) -> None:
+    """`up` holds signals back while it starts an instance; the shim must not inherit that."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+    try:
+        lab.start(FOREVER)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    shim.ask_to_stop(lab.paths)
+    assert shim.await_stopped(lab.paths, 20.0) is False
+
+
 def test_stop_kills_the_whole_group_at_the_deadline(lab: Lab) -> None:
     """An engine that ignores SIGTERM goes, and so do its children."""
     lab.shell('trap "" TERM; sleep 1000 & echo $!; sleep 1000')
@@ -204,6 +215,19 @@ def test_pid_file_of_a_dead_process_is_told_apart(lab: Lab) -> None:
     eventually(lambda: lab.life() is shim.Life.EXITED)
     lab.rewrite(state="running")
     assert lab.life() is shim.Life.VANISHED
+
+
+def test_end_is_not_guessed_while_the_shim_is_about_to_tell(lab: Lab) -> None:
+    """Between an engine's death and the shim's note of it, the answer waits for the note."""
+    record = lab.start(FOREVER).record
+    assert record is not None and record.pid is not None
+    os.kill(record.shim_pid, signal.SIGSTOP)
+    os.kill(record.pid, signal.SIGKILL)
+    eventually(lambda: is_gone(record.pid or 0))
+    assert lab.life() is shim.Life.ENDING
+    os.kill(record.shim_pid, signal.SIGCONT)
+    eventually(lambda: lab.life() is not shim.Life.ENDING)
+    assert shim.observe(lab.paths).explanation() == "killed by SIGKILL"
 
 
 @pytest.mark.parametrize("content", [b"", b'{"instance": "i", "pi', b"[]"])
