@@ -20,7 +20,7 @@ complete -c pdctl -f
 
 complete -c pdctl -n '__fish_use_subcommand' -l version -d 'Print the version.'
 complete -c pdctl -n '__fish_use_subcommand' -l help -s h -d 'Show this message and exit.'
-complete -c pdctl -n __fish_use_subcommand -a up -d 'Start a prefill/decode deployment and prove it with a real request.'
+complete -c pdctl -n __fish_use_subcommand -a up -d 'Start prefill and decode, and prove it with a real request.'
 complete -c pdctl -n '__fish_seen_subcommand_from up' -l model -d '`smollm2` (default), a GGUF file, or a Hugging Face folder.' -r -F
 complete -c pdctl -n '__fish_seen_subcommand_from up' -l prefill -d 'Prefill engines. [default: 1]' -x
 complete -c pdctl -n '__fish_seen_subcommand_from up' -l decode -d 'Decode engines. [default: 1]' -x
@@ -70,3 +70,31 @@ complete -c pdctl -n '__fish_seen_subcommand_from probe' -l output -s o -d 'Form
 complete -c pdctl -n '__fish_seen_subcommand_from probe' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
 complete -c pdctl -n '__fish_seen_subcommand_from probe' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
 complete -c pdctl -n '__fish_seen_subcommand_from probe' -l help -s h -d 'Show this message and exit.'
+complete -c pdctl -n __fish_use_subcommand -a diagnose -d 'Say what is wrong, what was ruled out and what to do next.'
+complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l output -s o -d 'Form of the report.' -x -a 'table short json md'
+complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l fail-on -d 'Exit 1 from this level on.' -x -a 'error warning info'
+complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l name -d 'Name of the deployment, for the report.' -x -a '(__pdctl_deployments)'
+complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l verbose -s v -d 'All observations and the time line too.'
+complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l help -s h -d 'Show this message and exit.'
+complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -r -F
+complete -c pdctl -n __fish_use_subcommand -a codes -d 'List every finding pdctl knows.'
+complete -c pdctl -n '__fish_seen_subcommand_from codes' -l output -s o -d 'Form of the result.' -x -a 'table json'
+complete -c pdctl -n '__fish_seen_subcommand_from codes' -l help -s h -d 'Show this message and exit.'
+complete -c pdctl -n __fish_use_subcommand -a stacks -d 'Show where every thread stands, without stopping it.'
+complete -c pdctl -n '__fish_seen_subcommand_from stacks' -l native -d 'C and C++ frames too; each process stands still for some tenths of a second.'
+complete -c pdctl -n '__fish_seen_subcommand_from stacks' -l timeout -d 'Seconds for all dumps together.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from stacks' -l output -s o -d 'Form of the result.' -x -a 'table json'
+complete -c pdctl -n '__fish_seen_subcommand_from stacks' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
+complete -c pdctl -n '__fish_seen_subcommand_from stacks' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
+complete -c pdctl -n '__fish_seen_subcommand_from stacks' -l help -s h -d 'Show this message and exit.'
+complete -c pdctl -n '__fish_seen_subcommand_from stacks' -a '(__pdctl_instances)'
+complete -c pdctl -n __fish_use_subcommand -a metrics -d 'Show the metrics that matter, and what moves.'
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l grep -d 'Series whose name matches, instead of those that matter.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l all -d 'Every series.'
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l interval -d 'Seconds between two scrapes; 0 for one alone.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l timeout -d 'Seconds for each answer.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l output -s o -d 'Form of the result.' -x -a 'table json'
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l help -s h -d 'Show this message and exit.'
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -a '(__pdctl_instances)'

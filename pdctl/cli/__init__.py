@@ -21,12 +21,16 @@ from pdctl import __version__
 from pdctl.errors import PdctlError
 
 COMMANDS = {
-    "up": "Start a prefill/decode deployment and prove it with a real request.",
+    "up": "Start prefill and decode, and prove it with a real request.",
     "down": "Stop what `up` started.",
     "status": "Show each instance: process, age, health, queues.",
     "logs": "Show what the instances print.",
     "attach": "Find out what already runs at some URLs, and write pd.toml.",
     "probe": "Send a real request and time each stage of it.",
+    "diagnose": "Say what is wrong, what was ruled out and what to do next.",
+    "codes": "List every finding pdctl knows.",
+    "stacks": "Show where every thread stands, without stopping it.",
+    "metrics": "Show the metrics that matter, and what moves.",
 }
 """Name -> help line. `pdctl/cli/NAME.py` has a function NAME; its docstring is the long help."""
 
