@@ -23,13 +23,7 @@ def _empty_and_waiting(case: Case, view: InstanceView) -> Answer:
     if waiting is None or running is None or usage is None:
         return unknown(f"the queues of {view.name} are not known")
     text = f"{waiting:g} wait on {view.name}, {running:g} run, KV is {usage[0]:.1%} used"
-    if (
-        waiting > 0
-        and running == 0
-        and usage[0] < 0.05
-        and not moving
-        and view.role not in ("decode", "prefill")
-    ):
+    if waiting > 0 and running == 0 and usage[0] < 0.05 and not moving and view.role not in ("decode", "prefill"):
         return yes(text, usage[1], value=waiting)
     return no(text, usage[1], value=waiting)
 

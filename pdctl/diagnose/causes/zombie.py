@@ -34,9 +34,7 @@ def _rank_dead(case: Case, view: InstanceView) -> Answer:
         )
     tp = view.raw.tp or 1
     ranks = [
-        item
-        for item in states
-        if "scheduler" in item.label or "Worker" in item.label or "EngineCore" in item.label
+        item for item in states if "scheduler" in item.label or "Worker" in item.label or "EngineCore" in item.label
     ]
     nodes = view.raw.nodes or 1
     if len(ranks) > 1 and nodes == 1 and len(ranks) < tp and "scheduler" in ranks[0].label:
