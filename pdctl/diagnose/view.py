@@ -16,6 +16,8 @@ _END = timedelta(minutes=15)
 """How long before a restart the reason for it may stand in the log."""
 _FRESH_S = 7200.0
 """After two hours of service a restart explains nothing of what happens now."""
+_CLOCK_SLACK_S = 900.0
+"""Files are taken a little after one another; a quarter of an hour is another zone or clock."""
 _NEAR = timedelta(seconds=30)
 _STARTING = (Event.STARTED, Event.LOADING, Event.LOADED, Event.COMPILING)
 
@@ -139,8 +141,9 @@ class InstanceView(Readings):
         )
 
     def age_s(self, at: datetime | None) -> float | None:
-        """Return the seconds between a time and the capture."""
-        return (self.now - at).total_seconds() if self.now and at else None
+        """Return the seconds between a time and the capture; None for a time after it: some clock is wrong."""
+        seconds = (self.now - at).total_seconds() if self.now and at else None
+        return None if seconds is not None and seconds < -_CLOCK_SLACK_S else seconds
 
     # State
 
