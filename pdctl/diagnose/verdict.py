@@ -46,7 +46,13 @@ def verdict_of(case: Case, explanation: Explanation) -> Verdict:
 
 
 def _is_wedged(case: Case, explanation: Explanation) -> bool:
-    stalls = [item for item in case.symptoms if item.symptom in _STALLS and not _is_explained_away(item, explanation)]
+    stalls = [
+        item
+        for item in case.symptoms
+        if item.symptom in _STALLS
+        and not _is_explained_away(item, explanation)
+        and not _may_be_its_own_fault(item, explanation)
+    ]
     if stalls:
         return True
     unanswered = [probe for probe in case.probes if probe.timed_out and not case.stepped_during(probe)]
@@ -62,6 +68,14 @@ def _is_explained_away(observed: Observed, explanation: Explanation) -> bool:
     return any(
         not item.code.is_wedge and observed.symptom in item.analyzer.explains for item in explanation.initiating
     ) and not any(item.code.is_wedge for item in explanation.initiating)
+
+
+def _may_be_its_own_fault(observed: Observed, explanation: Explanation) -> bool:
+    """Return whether one lone request waits that may fit nowhere: it tells nothing of other requests."""
+    may_be_unservable = any(
+        item.code.code == "PD0405" and item.instance == observed.instance for item in explanation.hypotheses
+    )
+    return observed.value == 1 and observed.unit == "waiting" and may_be_unservable
 
 
 def _is_all_explained_away(explanation: Explanation) -> bool:

@@ -59,7 +59,7 @@ def _loop_unanswered(case: Case, view: InstanceView) -> Answer:
 ANALYZER = Analyzer(
     code="PD0503",
     roles=ENGINES,
-    inputs=(Kind.STACKS, Kind.LOG, Kind.HTTP, Kind.METRICS, Kind.PROBE),
+    inputs=(Kind.STACKS, Kind.LOG, Kind.HTTP, Kind.METRICS, Kind.PROBE, Kind.SOURCE),
     explains=EXPLAINS,
     checks=(
         proves("a scheduler waits in a blocking call", _blocked),

@@ -59,7 +59,7 @@ def _one_rank_prints(case: Case, view: InstanceView) -> Answer:
 ANALYZER = Analyzer(
     code="PD0501",
     roles=ENGINES,
-    inputs=(Kind.STACKS, Kind.LOG, Kind.TOPOLOGY, Kind.METRICS, Kind.HTTP, Kind.PROBE),
+    inputs=(Kind.STACKS, Kind.LOG, Kind.TOPOLOGY, Kind.METRICS, Kind.HTTP, Kind.PROBE, Kind.SOURCE),
     explains=EXPLAINS,
     checks=(
         requires("it has several ranks", has_ranks),

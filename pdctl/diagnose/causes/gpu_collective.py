@@ -66,7 +66,7 @@ def _ranks_wait(case: Case, view: InstanceView) -> Answer:
 ANALYZER = Analyzer(
     code="PD0601",
     roles=ENGINES,
-    inputs=(Kind.STACKS, Kind.LOG, Kind.GPU, Kind.HTTP, Kind.METRICS, Kind.PROBE, Kind.TOPOLOGY),
+    inputs=(Kind.STACKS, Kind.LOG, Kind.GPU, Kind.HTTP, Kind.METRICS, Kind.PROBE, Kind.TOPOLOGY, Kind.SOURCE),
     explains=EXPLAINS,
     checks=(
         requires("it has several ranks", has_ranks),

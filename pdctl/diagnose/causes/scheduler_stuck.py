@@ -67,7 +67,7 @@ def _has_work(case: Case, view: InstanceView) -> Answer:
 ANALYZER = Analyzer(
     code="PD0504",
     roles=ENGINES,
-    inputs=(Kind.METRICS, Kind.STACKS, Kind.LOG, Kind.HTTP, Kind.PROBE),
+    inputs=(Kind.METRICS, Kind.STACKS, Kind.LOG, Kind.HTTP, Kind.PROBE, Kind.SOURCE),
     explains=EXPLAINS,
     checks=(
         proves("landed requests are never scheduled", _loaded_and_still),
