@@ -1,0 +1,167 @@
+"""The case: all instances as views, their units and symptoms, and who is whose peer."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import cached_property
+
+from pdctl.diagnose.hidden import bypassed, host_memory, idle_tokens, in_flight_on, pool_leaks, queue_floor, usage_climbs
+from pdctl.diagnose.limits import LIMITS
+from pdctl.diagnose.symptoms import (
+    Observed,
+    Symptom,
+    Unit,
+    instance_symptoms,
+    is_busy,
+    probe_symptoms,
+    progress,
+    stall_of,
+    units_of,
+)
+from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.signals import Counter, Gauge
+from pdctl.evidence.model import Evidence
+from pdctl.evidence.records import Probe
+
+
+class Case:
+    """Everything an analyzer may ask for. Derived from Evidence alone."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.evidence = evidence
+        self.now: datetime | None = evidence.captured_at
+        self.views = tuple(InstanceView(item, evidence) for item in evidence.instances)
+
+    def of(self, *roles: str) -> tuple[InstanceView, ...]:
+        """Return the views of these roles."""
+        return tuple(view for view in self.views if view.role in roles)
+
+    @property
+    def prefills(self) -> tuple[InstanceView, ...]:
+        return self.of("prefill")
+
+    @property
+    def decodes(self) -> tuple[InstanceView, ...]:
+        return self.of("decode")
+
+    @property
+    def engines(self) -> tuple[InstanceView, ...]:
+        return tuple(view for view in self.views if view.role != "router")
+
+    @property
+    def routers(self) -> tuple[InstanceView, ...]:
+        return self.of("router")
+
+    def view(self, name: str) -> InstanceView | None:
+        """Return the view of an instance."""
+        return next((view for view in self.views if view.name == name), None)
+
+    def peers(self, view: InstanceView) -> tuple[InstanceView, ...]:
+        """Return the engines of the other side that it exchanges KV with."""
+        other = {"prefill": self.decodes, "decode": self.prefills}.get(view.role, ())
+        if not self.evidence.pairs:
+            return other
+        column, back = (0, 1) if view.role == "prefill" else (1, 0)
+        names = {pair[back] for pair in self.evidence.pairs if pair[column] == view.name}
+        return tuple(item for item in other if item.name in names) or other
+
+    @cached_property
+    def probes(self) -> tuple[Probe, ...]:
+        return self.evidence.probes
+
+    @cached_property
+    def last_probe(self) -> Probe | None:
+        return self.probes[-1] if self.probes else None
+
+    @cached_property
+    def units(self) -> tuple[Unit, ...]:
+        """All queues that hold something."""
+        is_unanswered = any(probe.timed_out for probe in self.probes)
+        return tuple(unit for view in self.views for unit in units_of(view, is_unanswered))
+
+    def unit(self, view: InstanceView, gauge: Gauge) -> Unit | None:
+        """Return one queue, when it holds something."""
+        return next((item for item in self.units if item.view is view and item.gauge is gauge), None)
+
+    @cached_property
+    def symptoms(self) -> tuple[Observed, ...]:
+        """Everything that is wrong, before anybody asks why."""
+        stalls = [observed for unit in self.units if (observed := stall_of(unit)) is not None]
+        found = [*stalls, *(item for view in self.views for item in instance_symptoms(view))]
+        found.extend(probe_symptoms(self.evidence))
+        found.extend(self._queued(stalls))
+        found.extend(item for view in self.views for item in self._hidden(view))
+        return tuple(found)
+
+    def _hidden(self, view: InstanceView) -> list[Observed]:
+        found: list[Observed] = []
+        for gauge in (Gauge.TRANSFER, Gauge.INFLIGHT, Gauge.PREALLOC):
+            floor = queue_floor(view, gauge)
+            if floor is not None:
+                text = f"{gauge.value} of {view.name} never fell below {floor[0]:g} in {floor[1]:.0f} min, while others passed"
+                found.append(Observed(Symptom.STUCK_SUBSET, view.name, gauge.value, text, floor[0]))
+        used = idle_tokens(view)
+        if used is not None:
+            text = f"{view.name}: {used.value:g} KV tokens in use without a request"
+            found.append(Observed(Symptom.LEAK, view.name, "kv", text, used.value, used.place))
+        elif pool_leaks(view) or usage_climbs(view) or host_memory(view):
+            found.append(Observed(Symptom.LEAK, view.name, "memory", f"{view.name}: memory stays in use"))
+        if view.role == "decode" and bypassed(view):
+            found.append(Observed(Symptom.BYPASSED, view.name, "kv", f"{view.name} computes prompts itself"))
+        if view.is_router and self.orphans(view):
+            found.append(Observed(Symptom.ORPHANED, view.name, "requests", f"{view.name} waits for requests nobody has"))
+        return found
+
+    def orphans(self, router: InstanceView) -> tuple[float, float] | None:
+        """Return (in flight at the router, held by workers) when most of them are nowhere."""
+        front = router.gauge(Gauge.FRONT_INFLIGHT)
+        if front is None or progress(router, Gauge.FRONT_INFLIGHT):
+            return None
+        held = in_flight_on(self.engines)
+        if held is None or front.value - held < LIMITS.orphan_floor:
+            return None
+        return (front.value, held) if held <= LIMITS.orphan_share * front.value else None
+
+    def _queued(self, stalls: list[Observed]) -> list[Observed]:
+        stalled = {(item.instance, item.unit) for item in stalls}
+        waiting = (Gauge.BOOTSTRAP, Gauge.PREALLOC, Gauge.TRANSFER, Gauge.WAITING)
+        return [
+            Observed(
+                Symptom.QUEUED,
+                unit.view.name,
+                unit.gauge.value,
+                f"{unit.outstanding:g} wait in {unit.gauge.value} of {unit.view.name}, and are served",
+                unit.outstanding,
+                unit.place,
+            )
+            for unit in self.units
+            if unit.gauge in waiting and unit.progress and (unit.view.name, unit.gauge.value) not in stalled
+        ]
+
+    def has(self, *kinds: Symptom) -> bool:
+        """Return whether a symptom of these kinds was seen."""
+        return any(item.symptom in kinds for item in self.symptoms)
+
+    def symptom_of(self, view: InstanceView, *kinds: Symptom) -> Observed | None:
+        """Return a symptom of one instance."""
+        return next((item for item in self.symptoms if item.instance == view.name and item.symptom in kinds), None)
+
+    @cached_property
+    def is_moving(self) -> bool | None:
+        """Whether requests complete: a counter of the last stage grew, decode prints steps, or a probe passed."""
+        if self.last_probe is not None and self.last_probe.passed:
+            return True
+        last_stage = self.of("decode", "unified") or self.engines
+        answers = [progress(view, Gauge.HTTP_ACTIVE) for view in last_stage]
+        if any(answers):
+            return True
+        return False if answers and all(item is False for item in answers) else None
+
+    @cached_property
+    def is_anything_busy(self) -> bool:
+        """Whether an engine loads, compiles or steps."""
+        return any(is_busy(view) for view in self.engines)
+
+    def aborts(self) -> float:
+        """Return the aborts that all counters know of."""
+        return sum(total.value for view in self.engines if (total := view.total(Counter.ABORTS)) is not None)
