@@ -18,7 +18,7 @@ _pdctl() {
     if [[ $cur == = ]]; then cur=; elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi
     for ((i = 1; i < COMP_CWORD; i++)); do
         case ${COMP_WORDS[i]} in
-            up|down|status|logs|attach|probe) command=${COMP_WORDS[i]}; break ;;
+            up|down|status|logs|attach|probe|restart|history) command=${COMP_WORDS[i]}; break ;;
         esac
     done
     case $command:$prev in
@@ -53,17 +53,28 @@ _pdctl() {
         probe:--output|probe:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
         probe:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
         probe:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        restart:--reason) return ;;
+        restart:--drain) return ;;
+        restart:--timeout) return ;;
+        restart:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        restart:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        restart:--output|restart:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        history:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        history:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        history:--output|history:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
     esac
     case $command:$cur in
-        :-*) words="--version -h --help" ;;
-        up:-*) words="--model --prefill --decode --port-base --file --name --no-wait --no-probe --timeout --restart --output -o -h --help" ;;
-        down:-*) words="--file --name --timeout --output -o -h --help" ;;
-        status:-*) words="--file --name --timeout --output -o -h --help" ;;
-        logs:-*) words="--follow -f --lines -n --file --name -h --help" ;;
-        attach:-*) words="--file --name --force --api-key-file --ca-file --output -o -h --help" ;;
-        probe:-*) words="--direct --count -n --prompt-tokens --timeout --force --output -o --file --name -h --help" ;;
+        :-*) words="--version --help -h" ;;
+        up:-*) words="--model --prefill --decode --port-base --file --name --no-wait --no-probe --timeout --restart --output -o --help -h" ;;
+        down:-*) words="--file --name --timeout --output -o --help -h" ;;
+        status:-*) words="--file --name --timeout --output -o --help -h" ;;
+        logs:-*) words="--follow -f --lines -n --file --name --help -h" ;;
+        attach:-*) words="--file --name --force --api-key-file --ca-file --output -o --help -h" ;;
+        probe:-*) words="--direct --count -n --prompt-tokens --timeout --force --output -o --file --name --help -h" ;;
+        restart:-*) words="--reason --yes -y --force --accept-drift --dry-run --drain --timeout --file --name --output -o --help -h" ;;
+        history:-*) words="--file --name --output -o --help -h" ;;
         logs:*) words=$(_pdctl_instances) ;;
-        :*) words="up down status logs attach probe" ;;
+        :*) words="up down status logs attach probe restart history" ;;
     esac
     COMPREPLY=($(compgen -W "$words" -- "$cur"))
 }

@@ -27,8 +27,10 @@ COMMANDS = {
     "logs": "Show what the instances print.",
     "attach": "Find out what already runs at some URLs, and write pd.toml.",
     "probe": "Send a real request and time each stage of it.",
+    "restart": "Restart engines as planned, and prove that service is back.",
+    "history": "List what was restarted, by whom, why, and what came of it.",
 }
-"""Name -> help line. `pdctl/cli/NAME.py` has a function NAME; its docstring is the long help."""
+"""Name -> help line. `pdctl/cli/NAME.py` has a function NAME, both with `_` for `-`; its docstring is the long help."""
 
 EPILOG = """\b
 Examples:
@@ -54,7 +56,8 @@ class LazyGroup(typer.core.TyperGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        function = getattr(importlib.import_module(f"pdctl.cli.{cmd_name}"), cmd_name)
+        module = cmd_name.replace("-", "_")
+        function = getattr(importlib.import_module(f"pdctl.cli.{module}"), module)
         info = typer.models.CommandInfo(name=cmd_name, callback=function, short_help=COMMANDS[cmd_name])
         return typer.main.get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
 
