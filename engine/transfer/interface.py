@@ -174,3 +174,6 @@ class Reader(Transfer, Protocol):
 
     def grant(self, rid: str, pages: list[int]) -> None:
         """Give the pool pages of the whole prompt, cached prefix included, in order."""
+
+    def refuse(self, room: int, bootstrap: str, detail: str) -> None:
+        """Tell prefill that this room will not be offered (queue full, draining), so that its leg fails at once."""

@@ -12,15 +12,6 @@ import pytest
 from tests.serving.rig import Pair, engine, pair, running, until
 
 SUBJECTS = ("the sea", "a small robot", "the number seven", "bread", "winter up north", "a lost key", "jazz", "rain")
-    "the sea",
-    "a small robot",
-    "the number seven",
-    "bread",
-    "winter in the north",
-    "a lost key",
-    "jazz",
-    "rain",
-)
 TASKS = ("Write a line about", "Explain to a child", "List three facts about", "Ask a question about")
 TOKENS = 12
 

@@ -122,6 +122,9 @@ class ScriptedTransfer:
     def grant(self, rid: str, pages: list[int]) -> None:
         self.calls.append(("grant", rid, len(pages)))
 
+    def refuse(self, room: int, bootstrap: str, detail: str) -> None:
+        self.calls.append(("refuse", room, bootstrap))
+
     def progress(self, loop_tick: int, longest_step_s: float) -> None: ...
 
     def drain(self) -> None:
