@@ -18,7 +18,7 @@ _pdctl() {
     if [[ $cur == = ]]; then cur=; elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi
     for ((i = 1; i < COMP_CWORD; i++)); do
         case ${COMP_WORDS[i]} in
-            up|down|status|logs|attach|probe|restart|history) command=${COMP_WORDS[i]}; break ;;
+            up|down|status|logs|attach|probe|diagnose|codes|restart|history) command=${COMP_WORDS[i]}; break ;;
         esac
     done
     case $command:$prev in
@@ -53,6 +53,10 @@ _pdctl() {
         probe:--output|probe:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
         probe:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
         probe:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        diagnose:--output|diagnose:-o) words="table short json md"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        diagnose:--fail-on) words="error warning info"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        diagnose:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        codes:--output|codes:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
         restart:--reason) return ;;
         restart:--drain) return ;;
         restart:--timeout) return ;;
@@ -71,10 +75,13 @@ _pdctl() {
         logs:-*) words="--follow -f --lines -n --file --name --help -h" ;;
         attach:-*) words="--file --name --force --api-key-file --ca-file --output -o --help -h" ;;
         probe:-*) words="--direct --count -n --prompt-tokens --timeout --force --output -o --file --name --help -h" ;;
+        diagnose:-*) words="--output -o --fail-on --name --verbose -v --help -h" ;;
+        codes:-*) words="--output -o --help -h" ;;
         restart:-*) words="--reason --yes -y --force --accept-drift --dry-run --drain --timeout --file --name --output -o --help -h" ;;
         history:-*) words="--file --name --output -o --help -h" ;;
         logs:*) words=$(_pdctl_instances) ;;
-        :*) words="up down status logs attach probe restart history" ;;
+        diagnose:*) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        :*) words="up down status logs attach probe diagnose codes restart history" ;;
     esac
     COMPREPLY=($(compgen -W "$words" -- "$cur"))
 }

@@ -27,6 +27,8 @@ COMMANDS = {
     "logs": "Show what the instances print.",
     "attach": "Find out what already runs at some URLs, and write pd.toml.",
     "probe": "Send a real request and time each stage of it.",
+    "diagnose": "Say what is wrong, what was ruled out and what to do next.",
+    "codes": "List every finding pdctl knows.",
     "restart": "Restart engines as planned, and prove that service is back.",
     "history": "List what was restarted, by whom, why, and what came of it.",
 }

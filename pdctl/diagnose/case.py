@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 
-from pdctl.diagnose.hidden import bypassed, host_memory, idle_tokens, in_flight_on, pool_leaks, queue_floor, usage_climbs
+from pdctl.diagnose.answer import Kind
+from pdctl.diagnose.hidden import (
+    bypassed,
+    host_memory,
+    idle_tokens,
+    in_flight_on,
+    is_idle,
+    level_in_metrics,
+    pool_leaks,
+    prefill_unused,
+    queue_floor,
+    usage_climbs,
+)
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.symptoms import (
     Observed,
@@ -91,25 +103,57 @@ class Case:
         found.extend(probe_symptoms(self.evidence))
         found.extend(self._queued(stalls))
         found.extend(item for view in self.views for item in self._hidden(view))
+        found.extend(self._uneven())
         return tuple(found)
+
+    def _uneven(self) -> list[Observed]:
+        """One symptom a role whose instances share the work so badly that some get none."""
+        found: list[Observed] = []
+        if not self.routers:
+            return found
+        for role, dialect in sorted({(view.role, view.raw.dialect) for view in self.engines}):
+            views = tuple(view for view in self.of(role) if view.raw.dialect == dialect)
+            idle = [
+                view
+                for view in views
+                if is_idle(view) and view.is_alive and not progress(view, Gauge.HTTP_ACTIVE)
+            ]
+            queued = [
+                unit
+                for unit in self.units
+                if unit.view in views and unit.gauge is Gauge.WAITING and unit.outstanding >= 2
+            ]
+            if idle and queued:
+                text = f"{idle[0].name} is idle while {queued[0].outstanding:g} requests wait on {queued[0].view.name}"
+                found.append(Observed(Symptom.UNEVEN, idle[0].name, "requests", text, len(idle)))
+        return found
 
     def _hidden(self, view: InstanceView) -> list[Observed]:
         found: list[Observed] = []
         for gauge in (Gauge.TRANSFER, Gauge.INFLIGHT, Gauge.PREALLOC):
             floor = queue_floor(view, gauge)
             if floor is not None:
-                text = f"{gauge.value} of {view.name} never fell below {floor[0]:g} in {floor[1]:.0f} min, while others passed"
+                kept = f"never fell below {floor[0]:g} in {floor[1]:.0f} min, while others passed"
+                text = f"{gauge.value} of {view.name} {kept}"
                 found.append(Observed(Symptom.STUCK_SUBSET, view.name, gauge.value, text, floor[0]))
+        level = level_in_metrics(view)
+        if level is not None and not found:
+            text = f"transfer of {view.name} stays at {level:g} though little runs: some may not move"
+            found.append(Observed(Symptom.SUSPECTED, view.name, Gauge.TRANSFER.value, text, level))
         used = idle_tokens(view)
         if used is not None:
             text = f"{view.name}: {used.value:g} KV tokens in use without a request"
             found.append(Observed(Symptom.LEAK, view.name, "kv", text, used.value, used.place))
         elif pool_leaks(view) or usage_climbs(view) or host_memory(view):
             found.append(Observed(Symptom.LEAK, view.name, "memory", f"{view.name}: memory stays in use"))
-        if view.role == "decode" and bypassed(view):
+        if view.role == "decode" and (bypassed(view) or prefill_unused(self.peers(view), (view,))):
             found.append(Observed(Symptom.BYPASSED, view.name, "kv", f"{view.name} computes prompts itself"))
         if view.is_router and self.orphans(view):
-            found.append(Observed(Symptom.ORPHANED, view.name, "requests", f"{view.name} waits for requests nobody has"))
+            found.append(
+                Observed(
+                    Symptom.ORPHANED, view.name, "requests", f"{view.name} waits for requests nobody has"
+                )
+            )
         return found
 
     def orphans(self, router: InstanceView) -> tuple[float, float] | None:
@@ -144,7 +188,9 @@ class Case:
 
     def symptom_of(self, view: InstanceView, *kinds: Symptom) -> Observed | None:
         """Return a symptom of one instance."""
-        return next((item for item in self.symptoms if item.instance == view.name and item.symptom in kinds), None)
+        return next(
+            (item for item in self.symptoms if item.instance == view.name and item.symptom in kinds), None
+        )
 
     @cached_property
     def is_moving(self) -> bool | None:
@@ -158,9 +204,33 @@ class Case:
         return False if answers and all(item is False for item in answers) else None
 
     @cached_property
-    def is_anything_busy(self) -> bool:
-        """Whether an engine loads, compiles or steps."""
-        return any(is_busy(view) for view in self.engines)
+    def kind_of_moving(self) -> Kind:
+        """Which kind of source told whether requests complete."""
+        counters = (Counter.REQUESTS_DONE, Counter.DECODE_TOKENS)
+        if any(view.rise(counter) is not None for view in self.engines for counter in counters):
+            return Kind.METRICS
+        return Kind.PROBE if self.last_probe is not None and self.last_probe.passed else Kind.LOG
+
+    @cached_property
+    def is_idle_or_still(self) -> bool:
+        """Whether every engine of the last stage is known to do nothing, and no other loads, compiles or steps."""
+        last = self.decodes or self.engines
+        return (
+            bool(last)
+            and all(is_busy(view) is False for view in last)
+            and not any(map(is_busy, self.engines))
+        )
+
+    def stepped_during(self, probe: Probe) -> bool:
+        """Return whether the last stage printed steps while a probe waited for its answer."""
+        if probe.at is None or not probe.took_ms:
+            return False
+        wait = timedelta(milliseconds=probe.took_ms)
+        return any(
+            work.is_step and work.at is not None and probe.at - wait <= work.at <= probe.at + wait
+            for view in self.of("decode", "unified")
+            for work in view.works
+        )
 
     def aborts(self) -> float:
         """Return the aborts that all counters know of."""

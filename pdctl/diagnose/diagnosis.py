@@ -55,21 +55,27 @@ def diagnose(evidence: Evidence, deployment: str = "", analyzers: tuple[Analyzer
         changes=changes_of(case, since),
         probe=tuple(_probe_row(item) for item in evidence.probes),
         clock_skew_ms={
-            item.name: item.capture.clock_offset_ms for item in evidence.instances if item.capture.clock_offset_ms is not None
+            item.name: item.capture.clock_offset_ms
+            for item in evidence.instances
+            if item.capture.clock_offset_ms is not None
         },
         checked=len(judgements),
         complete=not evidence.problems and not any(item.capture.failed for item in evidence.instances),
         affected=_affected(case, explanation),
         since=since,
         symptoms=tuple(
-            SymptomRow(symptom=item.symptom, instance=item.instance, unit=item.unit, text=item.text, value=item.value)
+            SymptomRow(
+                symptom=item.symptom, instance=item.instance, unit=item.unit, text=item.text, value=item.value
+            )
             for item in case.symptoms
         ),
         causes=causes,
         ruled_out=tuple(_ruled_out(item) for item in judgements if item.status is Status.RULED_OUT),
         undecided=tuple(_undecided(item) for item in explanation.undecided),
         not_checked=tuple(
-            NotChecked(code=item.code.code, reason=_missing(item)) for item in judgements if item.status is Status.NOT_CHECKED
+            NotChecked(code=item.code.code, reason=_missing(item))
+            for item in judgements
+            if item.status is Status.NOT_CHECKED
         ),
         collectors=_collectors(evidence),
         timeline=timeline_of(case),
@@ -80,7 +86,8 @@ def _causes(case: Case, explanation: Explanation, deployment: str) -> tuple[Caus
     rows = [_cause(case, item, "initiating", item.status, deployment) for item in explanation.initiating]
     rows.extend(_cause(case, item, "cascade", item.status, deployment) for item in explanation.cascade)
     rows.extend(
-        _cause(case, item, "unknown", Status.HYPOTHESIS, deployment) for item in explanation.hypotheses[:_MOST_HYPOTHESES]
+        _cause(case, item, "unknown", Status.HYPOTHESIS, deployment)
+        for item in explanation.hypotheses[:_MOST_HYPOTHESES]
     )
     return tuple(rows)
 
@@ -89,7 +96,9 @@ def _cause(case: Case, item: Judgement, causal_role: str, status: Status, deploy
     view = case.view(item.instance)
     told = [row for row in item.observations if row.answer.is_true or row.answer.is_false]
     told.sort(key=lambda row: (not row.answer.is_true, row.weight is not Weight.PROVES))
-    first = next((row.answer.text for row in told if row.answer.is_true and row.weight is not Weight.REQUIRES), "")
+    first = next(
+        (row.answer.text for row in told if row.answer.is_true and row.weight is not Weight.REQUIRES), ""
+    )
     identity = f"{deployment}|{item.code.code}|{item.instance}"
     return Cause(
         code=item.code.code,
@@ -116,7 +125,9 @@ def _row(item: Observation) -> ObservationRow:
 def _answer_row(answer: Answer, weight: str) -> ObservationRow:
     place = answer.place
     source = SourceRef(file=place.file, line=place.line, pointer=place.pointer) if place else SourceRef()
-    return ObservationRow(text=answer.text, weight=weight, source=source, value=answer.value, unit=answer.unit)
+    return ObservationRow(
+        text=answer.text, weight=weight, source=source, value=answer.value, unit=answer.unit
+    )
 
 
 def _ruled_out(item: Judgement) -> RuledOut:
@@ -131,18 +142,24 @@ def _ruled_out(item: Judgement) -> RuledOut:
 
 
 def _undecided(item: Undecided) -> UndecidedRow:
-    return UndecidedRow(codes=item.codes, separate_by=Separator(text=item.check, command="pdctl diagnose --native"))
+    return UndecidedRow(
+        codes=item.codes, separate_by=Separator(text=item.check, command="pdctl diagnose --native")
+    )
 
 
 def _missing(item: Judgement) -> str:
     if not item.observations:
         return "there is no instance it could be about"
-    return next((row.answer.text for row in item.observations if not row.answer.is_true), "nothing speaks for it")
+    return next(
+        (row.answer.text for row in item.observations if not row.answer.is_true), "nothing speaks for it"
+    )
 
 
 def _impact(case: Case, verdict: Verdict) -> Impact:
     pairs = tuple(
-        PairState(prefill=prefill.name, decode=decode.name, state=_pair_state(case, prefill.name, decode.name))
+        PairState(
+            prefill=prefill.name, decode=decode.name, state=_pair_state(case, prefill.name, decode.name)
+        )
         for decode in case.decodes
         for prefill in case.peers(decode)
     )
@@ -173,8 +190,14 @@ def _affected(case: Case, explanation: Explanation) -> tuple[str, ...]:
 
 def _since(case: Case) -> datetime | None:
     """Return when work stopped: the last step of an instance that stands; None when that is not known."""
-    standing = {item.instance for item in case.symptoms if item.symptom in (Symptom.STALLED, Symptom.SUSPECTED)}
-    ends = [view.last_step.at for view in case.views if view.name in standing and view.last_step and view.last_step.at]
+    standing = {
+        item.instance for item in case.symptoms if item.symptom in (Symptom.STALLED, Symptom.SUSPECTED)
+    }
+    ends = [
+        view.last_step.at
+        for view in case.views
+        if view.name in standing and view.last_step and view.last_step.at
+    ]
     return max(ends, default=None)
 
 

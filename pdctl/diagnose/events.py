@@ -8,7 +8,7 @@ from datetime import datetime
 
 import msgspec
 
-from pdctl.dialects.signal_catalogue import BATCHES, ECHO, ENGINE_PATTERNS, ROUTER_PATTERNS
+from pdctl.dialects.signal_catalogue import BATCHES, ECHO, ENGINE_PATTERNS, QUOTED, ROUTER_PATTERNS
 from pdctl.dialects.signals import Batch, Event, Gauge, Pattern
 from pdctl.evidence.records import LogLine, Place
 
@@ -45,6 +45,7 @@ _MASK = re.compile(r"\b[0-9a-f-]{8,}\b|\d+")
 _PAIR = re.compile(r"([#\w][^:,\[\]]*?): ([^,]+)")
 _THROUGHPUT = re.compile(r"throughput: (\d+\.\d+)")
 _ECHO = re.compile(ECHO)
+_QUOTED = re.compile(QUOTED)
 
 
 class LogReader:
@@ -69,7 +70,7 @@ class LogReader:
         return occurrences, works
 
     def _events(self, line: LogLine) -> Iterable[Occurrence]:
-        message = line.message
+        message = _own_words(line.message)
         mask = _MASK.sub("0", message[:400])
         candidates = self._seen.get(mask)
         if candidates is None:
@@ -83,12 +84,12 @@ class LogReader:
                 yield Occurrence(event, line.at, line.rank, message, Place(line.file, line.number), groups)
 
     def _classify(self, message: str) -> tuple[int, ...]:
-        if _ECHO.match(message) and "size" not in message:
+        if _ECHO.match(message):
             return ()
         found: list[int] = []
         events: set[Event] = set()
         for index, (event, hint, regex) in enumerate(self._patterns):
-            if hint and hint not in message or event in events:
+            if (hint and hint not in message) or event in events:
                 continue
             if regex.match(message):
                 found.append(index)
@@ -101,6 +102,12 @@ class LogReader:
                 levels, is_step = _levels(row, match, line.message)
                 return Work(line.at, line.rank, levels, row.hint, is_step, Place(line.file, line.number))
         return None
+
+
+def _own_words(message: str) -> str:
+    """Return the part of a line that the engine says itself; a client's words follow `prompt=` and the like."""
+    quoted = _QUOTED.search(message)
+    return message[: quoted.start()] if quoted else message
 
 
 def _levels(row: Batch, match: re.Match[str], message: str) -> tuple[dict[Gauge, float], bool]:

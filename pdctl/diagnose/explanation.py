@@ -54,9 +54,15 @@ def explain(case: Case, judgements: tuple[Judgement, ...]) -> Explanation:
     return _outcome(judgements, chosen, cascade, ())
 
 
-def _order(case: Case, item: Judgement, firm: list[Judgement], open_symptoms: set[int]) -> tuple[int, int, int, int, str]:
+def _order(
+    case: Case, item: Judgement, firm: list[Judgement], open_symptoms: set[int]
+) -> tuple[int, int, int, int, str]:
     """Order: a cause of others before them, established before supported, more symptoms, more sources, lower code."""
-    is_effect = any(item.code.code in reachable(other.code.code) for other in firm if other is not item and other.status is Status.ESTABLISHED)
+    is_effect = any(
+        item.code.code in reachable(other.code.code)
+        for other in firm
+        if other is not item and other.status is Status.ESTABLISHED
+    )
     after = reachable(item.code.code)
     covered = _covered(case, item)
     for other in firm:
@@ -74,7 +80,11 @@ def _order(case: Case, item: Judgement, firm: list[Judgement], open_symptoms: se
 def _mutual(item: Judgement, firm: list[Judgement]) -> frozenset[str]:
     """Return the code of a cause that leads to one of its own causes: neither is only an effect."""
     after = reachable(item.code.code)
-    loops = any(other.code.code in after and item.code.code in reachable(other.code.code) for other in firm if other is not item)
+    loops = any(
+        other.code.code in after and item.code.code in reachable(other.code.code)
+        for other in firm
+        if other is not item
+    )
     return frozenset({item.code.code}) if loops else frozenset()
 
 
@@ -91,9 +101,17 @@ def _rivals(case: Case, item: Judgement, chosen: list[Judgement]) -> bool:
     for other in chosen:
         is_as_firm = item.status is other.status
         shares = _covered(case, item) & _covered(case, other)
-        is_linked = item.code.code in reachable(other.code.code) or other.code.code in reachable(item.code.code)
+        is_linked = item.code.code in reachable(other.code.code) or other.code.code in reachable(
+            item.code.code
+        )
         is_elsewhere = not set(item.affected) & set(other.affected) and _is_local(item) and _is_local(other)
-        if is_as_firm and shares and not is_linked and not is_elsewhere and item.code.label != other.code.label:
+        if (
+            is_as_firm
+            and shares
+            and not is_linked
+            and not is_elsewhere
+            and item.code.label != other.code.label
+        ):
             return True
     return False
 
@@ -104,7 +122,10 @@ def _is_local(item: Judgement) -> bool:
 
 
 def _contest(
-    judgements: tuple[Judgement, ...], chosen: list[Judgement], rivals: list[Judgement], cascade: list[Judgement]
+    judgements: tuple[Judgement, ...],
+    chosen: list[Judgement],
+    rivals: list[Judgement],
+    cascade: list[Judgement],
 ) -> Explanation:
     """Two firm causes for one symptom: with one action both stay, else both fall and the report abstains."""
     contested = [item for item in chosen if any(item.status is rival.status for rival in rivals)]
@@ -119,13 +140,20 @@ def _contest(
 def _separator(parties: tuple[Judgement, ...]) -> str:
     for item in parties:
         for observation in item.observations:
-            if observation.weight is not Weight.SUGGESTS and not observation.answer.is_true and not observation.answer.is_false:
+            if (
+                observation.weight is not Weight.SUGGESTS
+                and not observation.answer.is_true
+                and not observation.answer.is_false
+            ):
                 return f"{item.code.code}: {observation.check} ({observation.answer.text})"
     return "inseparable by what pdctl can see"
 
 
 def _outcome(
-    judgements: tuple[Judgement, ...], chosen: list[Judgement], cascade: list[Judgement], undecided: tuple[Undecided, ...]
+    judgements: tuple[Judgement, ...],
+    chosen: list[Judgement],
+    cascade: list[Judgement],
+    undecided: tuple[Undecided, ...],
 ) -> Explanation:
     standing = {item.code.code for item in (*chosen, *cascade)}
     rest = [

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from pdctl.dialects.signals import Counter, Event, Gauge
+from pdctl.diagnose.events import Work
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.reading import Reading
 from pdctl.diagnose.view import InstanceView
-from pdctl.diagnose.events import Work
+from pdctl.dialects.signals import Counter, Event, Gauge
 
 
 def recent(works: Sequence[Work], minutes: float) -> list[Work]:
@@ -47,6 +47,19 @@ def queue_floor(view: InstanceView, gauge: Gauge) -> tuple[float, float] | None:
     return floor, minutes
 
 
+def level_in_metrics(view: InstanceView) -> float | None:
+    """Return the length of a transfer queue that two samples show unmoved on a decode with room and little to do."""
+    now, before = view.gauge(Gauge.TRANSFER), view.gauge_before(Gauge.TRANSFER)
+    running, usage = view.gauge(Gauge.RUNNING), view.gauge(Gauge.KV_USAGE)
+    if now is None or before is None or running is None or usage is None:
+        return None
+    is_level = (
+        min(now.value, before.value) >= LIMITS.floor_count
+        and abs(now.value - before.value) <= 0.15 * now.value
+    )
+    return now.value if is_level and running.value < now.value / 2 and usage.value < LIMITS.kv_full else None
+
+
 def is_idle(view: InstanceView) -> bool | None:
     """Return whether every queue of an instance is empty; None when nothing tells."""
     levels = [reading.value for gauge in _HELD if (reading := view.gauge(gauge)) is not None]
@@ -79,7 +92,12 @@ def usage_climbs(view: InstanceView) -> tuple[float, float, float, float] | None
     quarter = max(2, len(lines) // 4)
     usage_then, usage_now = _mean(lines[:quarter], Gauge.KV_USAGE), _mean(lines[-quarter:], Gauge.KV_USAGE)
     running_then, running_now = _mean(lines[:quarter], Gauge.RUNNING), _mean(lines[-quarter:], Gauge.RUNNING)
-    is_leak = running_then >= 4 and usage_now >= usage_then + 0.2 and running_now <= 0.5 * running_then and usage_now >= LIMITS.kv_low
+    is_leak = (
+        running_then >= 4
+        and usage_now >= usage_then + 0.2
+        and running_now <= 0.5 * running_then
+        and usage_now >= LIMITS.kv_low
+    )
     return (usage_then, usage_now, running_then, running_now) if is_leak else None
 
 
@@ -89,7 +107,11 @@ def _mean(works: list[Work], gauge: Gauge) -> float:
 
 def host_memory(view: InstanceView) -> tuple[float, float] | None:
     """Return (MB, ratio to the smallest rank around) of an idle instance's fattest rank, when it is too much."""
-    ranks = [item.rss_mb for item in view.processes if item.rss_mb and "scheduler" in item.label.lower() + item.name]
+    ranks = [
+        item.rss_mb
+        for item in view.processes
+        if item.rss_mb and "scheduler" in item.label.lower() + item.name
+    ]
     if not ranks or is_idle(view) is not True:
         return None
     others = [item.rss_mb for item in view.processes if item.rss_mb and item.rss_mb not in ranks]
@@ -122,6 +144,23 @@ def bypassed(view: InstanceView) -> tuple[float, float] | None:
     else:
         asked, got = queries.value, hits.value
     return (asked, got) if asked >= LIMITS.bypass_queries and got == 0 else None
+
+
+def prefill_unused(prefills: Sequence[InstanceView], decodes: Sequence[InstanceView]) -> float | None:
+    """Return the requests decode finished between the samples while every prefill, alive, was asked for none."""
+    done = [rise.value for view in decodes if (rise := view.rise(Counter.REQUESTS_DONE)) is not None]
+    asked = [view.rise(Counter.REQUESTS_DONE) for view in prefills]
+    if (
+        not prefills
+        or not done
+        or any(rise is None for rise in asked)
+        or any(view.is_alive is False for view in prefills)
+    ):
+        return None
+    is_unused = all(rise is not None and rise.value == 0 for rise in asked) and not any(
+        is_idle(view) is False for view in prefills
+    )
+    return sum(done) if is_unused and sum(done) >= LIMITS.bypass_requests else None
 
 
 def pool_leaks(view: InstanceView) -> int:

@@ -62,7 +62,10 @@ class Judgement(msgspec.Struct, frozen=True):
 
     def against(self) -> Observation | None:
         """Return what rules it out."""
-        return next((item for item in self.observations if item.weight is Weight.REQUIRES and item.answer.is_false), None)
+        return next(
+            (item for item in self.observations if item.weight is Weight.REQUIRES and item.answer.is_false),
+            None,
+        )
 
 
 def judge(case: Case, analyzers: tuple[Analyzer, ...]) -> tuple[Judgement, ...]:
@@ -75,7 +78,9 @@ def _judge_one(case: Case, analyzer: Analyzer) -> Judgement:
     rows: list[tuple[Status, InstanceView, tuple[Observation, ...]]] = []
     for view in case.views:
         if view.role in analyzer.roles:
-            observations = tuple(Observation(check.weight, check.name, check.ask(case, view)) for check in analyzer.checks)
+            observations = tuple(
+                Observation(check.weight, check.name, check.ask(case, view)) for check in analyzer.checks
+            )
             rows.append((_status(case, analyzer, observations), view, observations))
     if not rows:
         return Judgement(code, analyzer, Status.NOT_CHECKED, "", (), ())
@@ -98,9 +103,9 @@ def _status(case: Case, analyzer: Analyzer, observations: tuple[Observation, ...
     against = [answer for answer in hints if answer.is_false]
     kinds = {answer.kind for answer in for_it}
     is_met = all(answer.is_true for answer in needed)
-    if is_met and len(for_it) >= 2 and len(kinds) >= 2 and len(for_it) > len(against):
-        if is_explaining or not analyzer.explains:
-            return Status.SUPPORTED
+    is_backed = len(for_it) >= 2 and len(kinds) >= 2 and len(for_it) > len(against)
+    if is_met and is_backed and (is_explaining or not analyzer.explains):
+        return Status.SUPPORTED
     answers = [*proofs, *hints]
     if any(answer.is_true for answer in answers):
         return Status.HYPOTHESIS if not any(answer.is_false for answer in answers) else Status.UNLIKELY

@@ -46,6 +46,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     floor_count: float = 5.0
     """A queue that never fell below this for so long holds entries that do not move."""
     floor_share: float = 0.5
+    recent_errors_s: float = 1800.0
+    """Transport errors older than half an hour explain nothing of the present."""
+    rare_share: float = 0.02
+    """Fewer failures than two in a hundred are noise of a large fleet."""
     crash_restarts: int = 2
     startup_s: float = 1800.0
     """Loading and compiling of the largest models is done within half an hour."""
@@ -62,6 +66,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     gpu_spin_percent: float = 90.0
     gpu_idle_percent: float = 5.0
     health_slow_ms: float = 1000.0
+    bypass_requests: float = 10.0
+    """Requests finished by decode while prefill got none: fewer may be requests that were prefilled before."""
     bypass_queries: float = 1000.0
     """Tokens asked of the external cache without one hit."""
 

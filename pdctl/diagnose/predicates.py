@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter as Tally
 from datetime import datetime, timedelta
 
-from pdctl.dialects.signals import Counter, Event, Gauge
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.events import Occurrence
@@ -13,6 +12,7 @@ from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.ranks import Stand, stand_of
 from pdctl.diagnose.symptoms import Symptom, progress
 from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.signals import Counter, Event, Gauge
 from pdctl.evidence.records import ProcessStack
 
 
@@ -21,7 +21,9 @@ def logged(view: InstanceView, *events: Event, what: str) -> Answer:
     found = view.events(*events)
     if found:
         last = found[-1]
-        return yes(f"{view.name}: {what} ({len(found)}x, last: {last.text[:110]})", Kind.LOG, last.place, len(found))
+        return yes(
+            f"{view.name}: {what} ({len(found)}x, last: {last.text[:110]})", Kind.LOG, last.place, len(found)
+        )
     if not view.has_log or view.raw.log_truncated:
         return unknown(f"no complete log of {view.name}")
     return no(f"{view.name}: no line of {what}", Kind.LOG, value=0)
@@ -40,7 +42,9 @@ def alive(case: Case, view: InstanceView) -> Answer:
 def peers_alive(case: Case, view: InstanceView) -> Answer:
     """Ask whether every peer is there and runs."""
     peers = case.peers(view)
-    gone = [peer for peer in peers if peer.is_alive is False or any(item.state == "T" for item in peer.processes)]
+    gone = [
+        peer for peer in peers if peer.is_alive is False or any(item.state == "T" for item in peer.processes)
+    ]
     if gone:
         return no(f"{gone[0].name} is gone or stopped", Kind.PROCESS)
     if all(peer.is_alive for peer in peers):
@@ -56,7 +60,9 @@ def stalled(case: Case, view: InstanceView, *gauges: Gauge) -> Answer:
             (
                 item
                 for item in case.symptoms
-                if item.instance == view.name and item.unit == gauge.value and item.symptom in (Symptom.STALLED, Symptom.SUSPECTED)
+                if item.instance == view.name
+                and item.unit == gauge.value
+                and item.symptom in (Symptom.STALLED, Symptom.SUSPECTED)
             ),
             None,
         )
@@ -64,7 +70,9 @@ def stalled(case: Case, view: InstanceView, *gauges: Gauge) -> Answer:
             return yes(observed.text, _kind_of(unit.place.file), unit.place, unit.outstanding, "requests")
     known = [view.gauge(gauge) for gauge in gauges]
     if any(known) and view.interval_s:
-        return no(f"{view.name}: nothing stands still in {', '.join(gauge.value for gauge in gauges)}", Kind.METRICS)
+        return no(
+            f"{view.name}: nothing stands still in {', '.join(gauge.value for gauge in gauges)}", Kind.METRICS
+        )
     return unknown(f"no two samples of the queues of {view.name}")
 
 
@@ -88,7 +96,9 @@ def moves(case: Case, view: InstanceView, gauge: Gauge) -> Answer:
     if answer is None:
         return unknown(f"nothing tells whether {gauge.value} of {view.name} moves")
     kind = Kind.METRICS if view.interval_s and view.raw.metrics else Kind.LOG
-    return (yes if answer else no)(f"{view.name}: {gauge.value} {'moves' if answer else 'stands still'}", kind)
+    return (yes if answer else no)(
+        f"{view.name}: {gauge.value} {'moves' if answer else 'stands still'}", kind
+    )
 
 
 # Time
@@ -126,11 +136,18 @@ def abort_burst(case: Case, view: InstanceView) -> Answer:
         found = burst(aborted_rooms(side))
         if not found:
             continue
-        last_step = max((item.at for one in sides for item in one.works if item.is_step and item.at), default=None)
+        last_step = max(
+            (item.at for one in sides for item in one.works if item.is_step and item.at), default=None
+        )
         first = found[0].at
         if last_step and first and last_step - first > timedelta(seconds=LIMITS.onset_s):
             continue
-        return yes(f"{side.name}: {len(found)} rooms aborted within a minute, then work stopped", Kind.LOG, found[0].place, len(found))
+        return yes(
+            f"{side.name}: {len(found)} rooms aborted within a minute, then work stopped",
+            Kind.LOG,
+            found[0].place,
+            len(found),
+        )
     if any(side.has_log for side in sides):
         return no("no burst of aborts in the logs", Kind.LOG)
     return unknown("no log tells of aborts")
@@ -144,7 +161,11 @@ def many_aborts(case: Case, view: InstanceView) -> Answer:
         return yes(f"{view.name}: {total.value:g} requests aborted", Kind.METRICS, total.place, total.value)
     if events:
         return yes(f"{view.name}: {len(events)} aborts in its log", Kind.LOG, events[0].place, len(events))
-    return unknown("nothing tells of aborts") if total is None else no("no request was aborted", Kind.METRICS, total.place, 0)
+    return (
+        unknown("nothing tells of aborts")
+        if total is None
+        else no("no request was aborted", Kind.METRICS, total.place, 0)
+    )
 
 
 def lived_s(view: InstanceView) -> tuple[float | None, bool]:
@@ -163,13 +184,19 @@ def age_skew(case: Case, view: InstanceView) -> Answer:
         other, is_other_exact = lived_s(peer)
         if own is None or other is None:
             continue
-        young, old = sorted(((own, is_own_exact, view), (other, is_other_exact, peer)), key=lambda item: item[0])
+        young, old = sorted(
+            ((own, is_own_exact, view), (other, is_other_exact, peer)), key=lambda item: item[0]
+        )
         is_skewed = old[0] >= LIMITS.age_ratio * young[0] and old[0] - young[0] >= LIMITS.age_floor_s
         text = f"{young[2].name} lives {young[0] / 3600:.1f} h, {old[2].name} {old[0] / 3600:.1f} h"
         if is_skewed and young[1]:
-            return yes(f"one side was restarted alone: {text}", Kind.PROCESS, value=old[0] - young[0], unit="s")
+            return yes(
+                f"one side was restarted alone: {text}", Kind.PROCESS, value=old[0] - young[0], unit="s"
+            )
         if is_own_exact and is_other_exact:
-            answers.append(no(f"both sides are of one age: {text}", Kind.PROCESS, value=old[0] - young[0], unit="s"))
+            answers.append(
+                no(f"both sides are of one age: {text}", Kind.PROCESS, value=old[0] - young[0], unit="s")
+            )
     return answers[0] if answers else unknown("the ages of the two sides are not known")
 
 
@@ -182,7 +209,7 @@ def quantised(items: tuple[Occurrence, ...]) -> tuple[float, int] | None:
             found[round(seconds / LIMITS.quantum_tolerance_s)] += 1
     if not found:
         return None
-    bucket, count = found.most_common(1)[0]
+    bucket, _ = found.most_common(1)[0]
     near = sum(found[bucket + shift] for shift in (-1, 0, 1))
     if near < LIMITS.quantum_events or near < sum(found.values()) / 2:
         return None
@@ -212,6 +239,20 @@ def room_failures(view: InstanceView, *words: str) -> tuple[Occurrence, ...]:
         for item in view.events(Event.ROOM_FAILED)
         if not words or any(word in item.group("reason") for word in words)
     )
+
+
+# GPU
+
+
+def gpus_do_not_spin(case: Case, view: InstanceView) -> Answer:
+    """Ask that no GPU of a pair is busy without a step: while requests wait for a transfer, GPUs have nothing to do."""
+    for side in (view, *case.peers(view)):
+        loads = [gpu.util_percent for gpu in side.raw.gpus if gpu.util_percent is not None]
+        steps = side.rise(Counter.STEPS)
+        is_still = steps is not None and steps.value == 0
+        if loads and min(loads) >= LIMITS.gpu_spin_percent and is_still:
+            return unknown(f"GPUs of {side.name} spin at {min(loads):.0f} % without a step")
+    return yes("no GPU is known to spin without a step", Kind.GPU)
 
 
 # Stacks

@@ -21,14 +21,94 @@ _LIBRARY = (
     "streams.py",
     "<string>",
 )
-_WAITS_FOR_INPUT = ("recv_requests", "ingest_requests", "recv_pyobj", "_pull_raw_reqs", "get_input", "_fetch_new_requests", "process_input_queue", "_process_input_queue", "dequeue")
+_WAITS_FOR_INPUT = (
+    "recv_requests",
+    "ingest_requests",
+    "recv_pyobj",
+    "_pull_raw_reqs",
+    "get_input",
+    "_fetch_new_requests",
+    "process_input_queue",
+    "_process_input_queue",
+    "dequeue",
+)
 """Rank 0 reads its socket while the others wait for its broadcast: that is how a healthy engine idles."""
-_FORWARD = ("run_batch", "forward_batch_generation", "execute_model", "forward", "forward_extend", "forward_decode", "_forward_step", "replay", "model_forward", "forward_pass")
-_COLLECTIVE = ("all_reduce", "all_gather", "all_gather_into_tensor", "broadcast", "reduce_scatter", "reduce_scatter_tensor", "barrier", "broadcast_object_list", "all_to_all_single", "recv", "send", "batch_isend_irecv", "allreduce", "monitored_barrier", "all_gather_object")
-_BLOCKING_FILES = ("requests/", "urllib3/", "http/client.py", "httpx/", "httpcore/", "ssl.py", "boto", "grpc/_channel.py", "etcd")
-_BLOCKING = ("getaddrinfo", "create_connection", "urlopen", "send_multipart", "recv_into", "readinto", "_ensure_prefill_info", "query_prefill_dp_ranks", "try_ensure_parallel_info", "fsync")
-_LOCKS = ("acquire", "pthread_mutex_lock", "__lll_lock_wait", "lll_lock_wait", "sem_wait", "futex_wait_queue", "_wait_for_tstate_lock")
-_HANDLE_WAITS = ("_await_handles", "check_xfer_state", "batch_transfer_sync", "checkGenTransferStatus", "check_gen_transfer_status", "checkContextTransferStatus", "check_context_transfer_status", "_check_disagg_ctx_cache_transfer_status", "_check_disagg_gen_cache_transfer_status")
+_FORWARD = (
+    "run_batch",
+    "forward_batch_generation",
+    "execute_model",
+    "forward",
+    "forward_extend",
+    "forward_decode",
+    "_forward_step",
+    "replay",
+    "model_forward",
+    "forward_pass",
+)
+_COLLECTIVE = (
+    "all_reduce",
+    "all_gather",
+    "all_gather_into_tensor",
+    "broadcast",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "barrier",
+    "broadcast_object_list",
+    "all_to_all_single",
+    "recv",
+    "send",
+    "batch_isend_irecv",
+    "allreduce",
+    "monitored_barrier",
+    "all_gather_object",
+)
+_BLOCKING_FILES = (
+    "requests/",
+    "urllib3/",
+    "http/client.py",
+    "httpx/",
+    "httpcore/",
+    "ssl.py",
+    "boto",
+    "grpc/_channel.py",
+    "etcd",
+)
+_BLOCKING = (
+    "getaddrinfo",
+    "create_connection",
+    "urlopen",
+    "send_multipart",
+    "recv_into",
+    "readinto",
+    "_ensure_prefill_info",
+    "query_prefill_dp_ranks",
+    "try_ensure_parallel_info",
+    "fsync",
+)
+_LOCKS = (
+    "acquire",
+    "pthread_mutex_lock",
+    "__lll_lock_wait",
+    "lll_lock_wait",
+    "sem_wait",
+    "futex_wait_queue",
+    "_wait_for_tstate_lock",
+)
+_HANDLE_WAITS = (
+    "wait_for_transfer",
+    "_wait_transfer",
+    "transfer_sync",
+    "get_transfer_status",
+    "_await_handles",
+    "check_xfer_state",
+    "batch_transfer_sync",
+    "checkGenTransferStatus",
+    "check_gen_transfer_status",
+    "checkContextTransferStatus",
+    "check_context_transfer_status",
+    "_check_disagg_ctx_cache_transfer_status",
+    "_check_disagg_gen_cache_transfer_status",
+)
 
 
 class Split(StrEnum):
@@ -84,7 +164,12 @@ def is_library(frame: Frame) -> bool:
     """Return whether the frame belongs to Python, torch or native code rather than to the engine."""
     file = frame.file
     name = file.rpartition("/")[2]
-    return not file or ".so" in file or (name in _LIBRARY and "sglang/" not in file and "vllm/" not in file) or frame.function == "wrapper"
+    return (
+        not file
+        or ".so" in file
+        or (name in _LIBRARY and "sglang/" not in file and "vllm/" not in file)
+        or frame.function == "wrapper"
+    )
 
 
 def stand_of(stacks: tuple[ProcessStack, ...]) -> Stand | None:
@@ -101,14 +186,21 @@ def stand_of(stacks: tuple[ProcessStack, ...]) -> Stand | None:
     grouped: dict[tuple[str, ...], list[tuple[str, tuple[str, ...], Thread, Place]]] = {}
     for row in rows:
         grouped.setdefault(row[1], []).append(row)
-    groups = tuple(RankStand(tuple(row[0] for row in same), path, same[0][2], same[0][3]) for path, same in grouped.items())
+    groups = tuple(
+        RankStand(tuple(row[0] for row in same), path, same[0][2], same[0][3])
+        for path, same in grouped.items()
+    )
     return Stand(groups, _split([group.path for group in groups]))
 
 
 def rank_name(process: ProcessStack, index: int) -> str:
     """Return a short name: `TP3`, `DP5 TP5`, or the number in the dump."""
     tail = process.title.rpartition("_")
-    parts = [part for part in process.title.split("_") if part[:2] in ("TP", "DP", "PP", "EP") and part[2:].isdigit()]
+    parts = [
+        part
+        for part in process.title.split("_")
+        if part[:2] in ("TP", "DP", "PP", "EP") and part[2:].isdigit()
+    ]
     if parts:
         return " ".join(part for part in parts if not part.startswith("EP")) or parts[0]
     words = process.title.split()

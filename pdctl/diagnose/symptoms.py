@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
 
 import msgspec
@@ -33,6 +34,8 @@ class Symptom(StrEnum):
     PROBE_TIMEOUT = "probe_timeout"
     PROBE_FAILED = "probe_failed"
     WRONG_OUTPUT = "wrong_output"
+    DAMAGE = "damage"
+    """An engine found that KV arrived wrong, or was read too late."""
     LEAK = "leak"
     """Memory in use that no request holds."""
     QUEUED = "queued"
@@ -45,6 +48,8 @@ class Symptom(StrEnum):
     """The frontend waits for requests that no worker has."""
     STUCK_SUBSET = "stuck_subset"
     """A queue keeps a floor of entries while others pass."""
+    UNEVEN = "uneven"
+    """Instances of one role: some are idle while requests queue on others."""
     CLIENTS_LEFT = "clients_left"
     BYPASSED = "bypassed"
     """Decode computes prompts that prefill should have."""
@@ -64,7 +69,7 @@ class Observed(msgspec.Struct, frozen=True):
 
 
 _PROGRESS: dict[Gauge, tuple[Counter, ...]] = {
-    # The counter that a successful completion of this unit moves; the first that is known decides.
+    # Counters that a successful completion of this unit, or a later stage of it, moves. One that grew is enough.
     Gauge.BOOTSTRAP: (Counter.TRANSFERS_DONE, Counter.PREFILL_TOKENS, Counter.REQUESTS_DONE),
     Gauge.INFLIGHT: (Counter.TRANSFERS_DONE, Counter.REQUESTS_DONE),
     Gauge.PREALLOC: (Counter.ALLOCATIONS, Counter.REQUESTS_DONE),
@@ -130,11 +135,8 @@ def _unit(view: InstanceView, gauge: Gauge, is_request_unanswered: bool) -> Unit
 
 def progress(view: InstanceView, gauge: Gauge) -> bool | None:
     """Return whether requests leave this queue well."""
-    for counter in _PROGRESS[gauge]:
-        rise = view.rise(counter)
-        if rise is not None:
-            return rise.value > 0
-    return _progress_in_log(view)
+    rises = [rise.value for counter in _PROGRESS[gauge] if (rise := view.rise(counter)) is not None]
+    return max(rises) > 0 if rises else _progress_in_log(view)
 
 
 def _progress_in_log(view: InstanceView) -> bool | None:
@@ -174,7 +176,13 @@ def stall_of(unit: Unit) -> Observed | None:
         return None
     busy = is_busy(unit.view)
     # Another stage of the same instance may work; this queue stalls all the same once patience is over.
-    is_stage = unit.gauge in (Gauge.TRANSFER, Gauge.PREALLOC, Gauge.INFLIGHT, Gauge.BOOTSTRAP, Gauge.FETCH_DONE)
+    is_stage = unit.gauge in (
+        Gauge.TRANSFER,
+        Gauge.PREALLOC,
+        Gauge.INFLIGHT,
+        Gauge.BOOTSTRAP,
+        Gauge.FETCH_DONE,
+    )
     if busy and not (is_stage and unit.progress is False and not unit.view.is_starting):
         return None
     is_long = unit.span_s is not None and unit.span_s >= LIMITS.patience_s
@@ -189,7 +197,9 @@ def instance_symptoms(view: InstanceView) -> list[Observed]:
     """Return what is wrong with one instance as such."""
     found: list[Observed] = []
 
-    def add(kind: Symptom, unit: str, text: str, value: float | None = None, place: Place | None = None) -> None:
+    def add(
+        kind: Symptom, unit: str, text: str, value: float | None = None, place: Place | None = None
+    ) -> None:
         found.append(Observed(kind, view.name, unit, f"{view.name}: {text}", value, place))
 
     if view.is_starting:
@@ -200,16 +210,34 @@ def instance_symptoms(view: InstanceView) -> list[Observed]:
         add(Symptom.STOPPED, "process", "its processes are stopped (state T)")
     elif view.is_hanging and view.is_alive is not True:
         add(Symptom.STOPPED, "http", "accepts connections and does not answer")
-    if view.restarts() > 0 or view.ended is not None or any(_died(item.exit_code, item.signal) for item in view.processes):
-        add(Symptom.CRASHED, "process", f"ended without being asked, {view.restarts()} restarts", view.restarts())
+    age = view.age_of_process_s
+    is_fresh = view.restarts() > 0 and (age is None or age < 2 * LIMITS.startup_s)
+    if (
+        is_fresh
+        or view.ended is not None
+        or any(_died(item.exit_code, item.signal) for item in view.processes)
+    ):
+        add(
+            Symptom.CRASHED,
+            "process",
+            f"ended without being asked, {view.restarts()} restarts",
+            view.restarts(),
+        )
     health = view.get("/health", "/health_generate", "/readiness")
     if health is not None and health.status != 200 and view.is_alive is not False:
         add(Symptom.UNHEALTHY, health.path, f"{health.path} says {health.status or health.error}")
     found.extend(_failures(view))
+    damage = view.events(Event.CORRUPTION, Event.LATE_READ)
+    if damage and view.is_alive is not False:
+        add(Symptom.DAMAGE, "kv", damage[-1].text[:100], len(damage), damage[-1].place)
     if view.events(Event.ROUTER_NO_WORKER, Event.ROUTER_UPSTREAM):
         add(Symptom.REFUSED, "router", "turns requests away or cannot reach a worker")
     if len(view.events(Event.CLIENT_GONE)) >= LIMITS.client_gone:
-        add(Symptom.CLIENTS_LEFT, "http", f"{len(view.events(Event.CLIENT_GONE))} clients left before the answer")
+        add(
+            Symptom.CLIENTS_LEFT,
+            "http",
+            f"{len(view.events(Event.CLIENT_GONE))} clients left before the answer",
+        )
     return found
 
 
@@ -241,12 +269,12 @@ _FAILURE_LINES = (Event.ROOM_FAILED, Event.TRANSFER_FAILED, Event.WRONG_PEER, Ev
 
 def _logged_failures(view: InstanceView, fresh_s: float | None = None) -> list[Observed]:
     """Judge by the log where no counter tells. With counters, fresh lines still tell: not every failure is counted."""
-    lines = view.events(*_FAILURE_LINES)
+    lines = [item for item in view.events(*_FAILURE_LINES) if _is_fresh(view, item.at)]
     age = view.age_s(lines[-1].at) if lines else None
     if fresh_s is not None and (age is None or age > fresh_s):
         return []
     answers = [item for item in view.events(Event.ACCESS) if item.group("method") == "POST"]
-    errors = [item for item in answers if item.group("status").startswith("5")]
+    errors = [item for item in answers if item.group("status").startswith("5") and _is_fresh(view, item.at)]
     count = max(len(lines), len(errors))
     if count == 0:
         return []
@@ -258,19 +286,32 @@ def _logged_failures(view: InstanceView, fresh_s: float | None = None) -> list[O
     return [Observed(kind, view.name, "requests", text, count, (lines or errors)[0].place)]
 
 
+def _is_fresh(view: InstanceView, at: datetime | None) -> bool:
+    """Return whether a failure still tells: it is young, or nothing was done since."""
+    age = view.age_s(at)
+    step = view.last_step
+    return (
+        age is None or age <= LIMITS.onset_s or step is None or step.at is None or at is None or step.at <= at
+    )
+
+
 def probe_symptoms(evidence: Evidence) -> list[Observed]:
     """Return what the probes showed; a passed one shows nothing wrong."""
     found: list[Observed] = []
     for probe in evidence.probes:
         unit = probe.via or "probe"
         if probe.output == "garbled" and probe.status == 200:
-            found.append(Observed(Symptom.WRONG_OUTPUT, "", unit, "the probe's answer was wrong, with status 200"))
+            found.append(
+                Observed(Symptom.WRONG_OUTPUT, "", unit, "the probe's answer was wrong, with status 200")
+            )
         elif probe.timed_out:
             seconds = (probe.took_ms or probe.timeout_ms or 0) / 1000
             text = f"the probe through {unit} got no answer in {seconds:.0f} s"
             found.append(Observed(Symptom.PROBE_TIMEOUT, "", unit, text, seconds))
         elif probe.status is not None and probe.status != 200:
-            found.append(Observed(Symptom.PROBE_FAILED, "", unit, f"the probe through {unit} got {probe.status}"))
+            found.append(
+                Observed(Symptom.PROBE_FAILED, "", unit, f"the probe through {unit} got {probe.status}")
+            )
         elif probe.error:
             found.append(Observed(Symptom.PROBE_FAILED, "", unit, f"the probe through {unit}: {probe.error}"))
     return found

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from pdctl.dialects.signals import Event
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.events import Occurrence
 from pdctl.diagnose.predicates import aborted_rooms, burst
 from pdctl.diagnose.report import Change, Moment, SourceRef
 from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.signals import Event
 from pdctl.evidence.records import Place
 
 _MARKS = {
@@ -44,7 +44,10 @@ def _moments(view: InstanceView) -> Iterable[Moment]:
         found = [item for item in view.all_events(event) if item.at]
         for item in found[:1] + found[1:][-1:]:
             yield from _of(view, item, f"{what}: {item.text[:80]}")
-    for what, items in (("aborts", aborted_rooms(view)), ("failures", view.events(Event.ROOM_FAILED, Event.TRANSFER_FAILED))):
+    for what, items in (
+        ("aborts", aborted_rooms(view)),
+        ("failures", view.events(Event.ROOM_FAILED, Event.TRANSFER_FAILED)),
+    ):
         found = list(burst(items))
         if found:
             yield from _of(view, found[0], f"{len(found)} {what} within a minute")
@@ -58,7 +61,12 @@ def _of(view: InstanceView, item: Occurrence, what: str) -> Iterable[Moment]:
 
 
 def _moment(view: InstanceView, at: datetime, what: str, place: Place) -> Moment:
-    return Moment(at=at, instance=view.name, what=what, source=SourceRef(file=place.file, line=place.line, pointer=place.pointer))
+    return Moment(
+        at=at,
+        instance=view.name,
+        what=what,
+        source=SourceRef(file=place.file, line=place.line, pointer=place.pointer),
+    )
 
 
 def changes_of(case: Case, since: datetime | None) -> tuple[Change, ...]:

@@ -6,16 +6,20 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from pdctl.dialects.signal_catalogue import LOADS, SERIES
-from pdctl.dialects.signals import Counter, Event, Gauge, Series
 from pdctl.diagnose.events import LogReader, Occurrence, Work
 from pdctl.diagnose.reading import Reading, Rise
+from pdctl.dialects.signal_catalogue import LOADS, SERIES
+from pdctl.dialects.signals import Counter, Event, Gauge, Series
 from pdctl.evidence.model import Evidence, InstanceEvidence
 from pdctl.evidence.records import Exposition, Get, Place, Process
 
 _SHARES = (Gauge.KV_USAGE, Gauge.MODEL_READY)
 _START_SLACK = timedelta(seconds=90)
 """A process is a little older than its first log line, clocks differ a little."""
+_END = timedelta(minutes=15)
+"""How long before a restart the reason for it may stand in the log."""
+_FRESH_S = 7200.0
+"""After two hours of service a restart explains nothing of what happens now."""
 _NEAR = timedelta(seconds=30)
 _STARTING = (Event.STARTED, Event.LOADING, Event.LOADED, Event.COMPILING)
 
@@ -54,7 +58,9 @@ class InstanceView:
                 return Reading(self.raw.loads[key], Place(f"{self.name}/loads.json", pointer=key), False)
         return None
 
-    def _rows(self, signal: Gauge | Counter, scrape: Exposition | None) -> Iterable[tuple[Series, list[float]]]:
+    def _rows(
+        self, signal: Gauge | Counter, scrape: Exposition | None
+    ) -> Iterable[tuple[Series, list[float]]]:
         if scrape is None:
             return
         for row in SERIES:
@@ -71,13 +77,17 @@ class InstanceView:
     def total(self, counter: Counter) -> Reading | None:
         """Return a counter's value."""
         for row, values in self._rows(counter, self.raw.metrics):
-            return Reading(sum(values), Place(self.raw.metrics.file if self.raw.metrics else "", pointer=row.name), False)
+            return Reading(
+                sum(values), Place(self.raw.metrics.file if self.raw.metrics else "", pointer=row.name), False
+            )
         return None
 
     def rise(self, counter: Counter) -> Rise | None:
         """Return by how much a counter grew between the samples; None when one is missing or the process is new."""
         for row, values in self._rows(counter, self.raw.metrics):
-            before = next((old for name, old in self._rows(counter, self.raw.metrics_prev) if name == row), None)
+            before = next(
+                (old for name, old in self._rows(counter, self.raw.metrics_prev) if name == row), None
+            )
             file = self.raw.metrics.file if self.raw.metrics else ""
             if before is None:
                 # A series that a scrape of the same process did not have yet began at zero.
@@ -180,7 +190,11 @@ class InstanceView:
         if not self.works:
             return None
         last = self.works[-1]
-        near = [work for work in self.works[-40:] if last.at is None or work.at is None or last.at - work.at <= _NEAR]
+        near = [
+            work
+            for work in self.works[-40:]
+            if last.at is None or work.at is None or last.at - work.at <= _NEAR
+        ]
         newest: dict[tuple[str, str], Work] = {}
         for work in near:
             newest[work.rank, work.kind] = work
@@ -190,15 +204,41 @@ class InstanceView:
                 levels[gauge] = max(levels.get(gauge, value), value)
         return Work(last.at, last.rank, levels, last.kind, last.is_step, last.place)
 
+    def end_events(self, *kinds: Event) -> tuple[Occurrence, ...]:
+        """Return events of the running incarnation, and of the end of the one before when that end is fresh.
+
+        They explain why it was restarted. Anything older belongs to the time line only.
+        """
+        start, age = self.started_at, self.age_of_process_s
+        is_fresh = start is not None and age is not None and age < _FRESH_S
+        return tuple(
+            item
+            for item in self._read[0]
+            if item.event in kinds
+            and (self._is_current(item.at) or (is_fresh and item.at and start and start - item.at <= _END))
+        )
+
     def age_s(self, at: datetime | None) -> float | None:
         """Return the seconds between a time and the capture."""
         return (self.now - at).total_seconds() if self.now and at else None
 
     # State
 
-    @property
+    @cached_property
     def processes(self) -> tuple[Process, ...]:
-        return self.raw.processes
+        """Processes of the running incarnation; of a dead instance, all that are known."""
+        born = min(
+            (item.started_at for item in self.raw.processes if item.state != "gone" and item.started_at),
+            default=None,
+        )
+        return tuple(
+            item
+            for item in self.raw.processes
+            if item.state != "gone"
+            or born is None
+            or item.started_at is None
+            or item.started_at >= born - _START_SLACK
+        )
 
     @cached_property
     def age_of_process_s(self) -> float | None:
@@ -228,7 +268,9 @@ class InstanceView:
 
     def get(self, *paths: str) -> Get | None:
         """Return the answer of the first of these endpoints that was asked."""
-        return next((item for path in paths for item in self.raw.gets if item.path.partition("?")[0] == path), None)
+        return next(
+            (item for path in paths for item in self.raw.gets if item.path.partition("?")[0] == path), None
+        )
 
     @cached_property
     def health(self) -> int | None:
@@ -255,7 +297,9 @@ class InstanceView:
         if not ends:
             return None
         last = ends[-1]
-        is_after = self.last_work is not None and last.at and self.last_work.at and self.last_work.at > last.at
+        is_after = (
+            self.last_work is not None and last.at and self.last_work.at and self.last_work.at > last.at
+        )
         return None if is_after else last
 
     @cached_property
@@ -268,6 +312,9 @@ class InstanceView:
             return False
         if self.follows is not None:
             return None
+        if self.health == 200 and marks[-1].event is not Event.COMPILING:
+            # SGLang, vLLM and Dynamo answer 200 only once they can serve; kernels may still be compiled after that.
+            return False
         last_ready = next((item for item in reversed(marks) if item.event is Event.READY), None)
         last_start = next((item for item in reversed(marks) if item.event in _STARTING), None)
         if last_start is None:
@@ -280,7 +327,10 @@ class InstanceView:
     def follows(self) -> str | None:
         """Its node rank when it does not lead its group: such nodes serve no HTTP and never say that they are ready."""
         source = self.raw.source
-        words = [*(source.flags if source else ()), *(word for item in self.processes for word in item.cmdline)]
+        words = [
+            *(source.flags if source else ()),
+            *(word for item in self.processes for word in item.cmdline),
+        ]
         for index, word in enumerate(words):
             if word == "--node-rank" and index + 1 < len(words) and words[index + 1] not in ("0", ""):
                 return words[index + 1]

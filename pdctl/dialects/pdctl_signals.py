@@ -23,14 +23,31 @@ PDCTL_SIGNALS = SignalTable(
         Series(Counter.STEPS, "pdengine_steps_total", source=_SOURCE),
         Series(Counter.PREFILL_TOKENS, "pdengine_prompt_tokens_total", source=_SOURCE),
         Series(Counter.DECODE_TOKENS, "pdengine_generated_tokens_total", source=_SOURCE),
-        Series(Counter.REQUESTS_DONE, "pdengine_requests_total", {"result": ("stop", "length", "handed_over")}, source=_SOURCE),
-        Series(Counter.TRANSFERS_DONE, "pdengine_transfers_total", {"result": ("closed", "landed")}, source=_SOURCE),
+        Series(
+            Counter.REQUESTS_DONE,
+            "pdengine_requests_total",
+            {"result": ("stop", "length", "handed_over")},
+            source=_SOURCE,
+        ),
+        Series(
+            Counter.TRANSFERS_DONE,
+            "pdengine_transfers_total",
+            {"result": ("closed", "landed")},
+            source=_SOURCE,
+        ),
         Series(Counter.TRANSFERS_FAILED, "pdengine_transfers_total", {"result": ("failed",)}, source=_SOURCE),
         Series(Counter.ABORTS, "pdengine_http_clients_left_total", source=_SOURCE),
         Series(Counter.RETRACTIONS, "pdengine_retractions_total", source=_SOURCE),
     ),
     patterns=(
-        Pattern(Event.THREAD_DIED, r"thread (?P<thread>\S+) died", "thread ", source="engine/observe/threads.py"),
-        Pattern(Event.CORRUPTION, r".{0,60}checksum .{0,40}(?:wrong|mismatch|differs)", "checksum", source="engine/transfer"),
+        Pattern(
+            Event.THREAD_DIED, r"thread (?P<thread>\S+) died", "thread ", source="engine/observe/threads.py"
+        ),
+        Pattern(
+            Event.CORRUPTION,
+            r".{0,60}checksum .{0,40}(?:wrong|mismatch|differs)",
+            "checksum",
+            source="engine/transfer",
+        ),
     ),
 )

@@ -1,5 +1,6 @@
 """What SGLang workers say. Read in the releases 0.4.7.post1 to 0.5.23 and the threads that are named."""
 
+# ruff: noqa: E501 - a wording stays on one line, so that what an engine prints can be searched for.
 from __future__ import annotations
 
 from pdctl.dialects.signals import Batch, Counter, Event, Gauge, Pattern, Series, SignalTable
@@ -13,7 +14,9 @@ def _batch_gauge(signal: Gauge, name: str, versions: str = "", role: str = "") -
     return Series(signal, name, role=role, is_batch_written=True, versions=versions, source=_METRICS)
 
 
-def _counter(signal: Counter, name: str, versions: str = "", role: str = "", **where: tuple[str, ...]) -> Series:
+def _counter(
+    signal: Counter, name: str, versions: str = "", role: str = "", **where: tuple[str, ...]
+) -> Series:
     return Series(signal, name, where, role, versions=versions, source=_METRICS)
 
 
@@ -31,7 +34,12 @@ SERIES = (
     _batch_gauge(Gauge.KV_USAGE, "sglang:token_usage"),
     _batch_gauge(Gauge.KV_USED_TOKENS, "sglang:num_used_tokens"),
     _batch_gauge(Gauge.KV_TOTAL_TOKENS, "sglang:max_total_num_tokens", "0.5.6-"),
-    Series(Gauge.HTTP_ACTIVE, "sglang:http_requests_active", {"endpoint": _GENERATING}, source="http_request_metrics.py"),
+    Series(
+        Gauge.HTTP_ACTIVE,
+        "sglang:http_requests_active",
+        {"endpoint": _GENERATING},
+        source="http_request_metrics.py",
+    ),
     _counter(Counter.PREFILL_TOKENS, "sglang:realtime_tokens_total", "0.5.9-", mode=("prefill_compute",)),
     _counter(Counter.DECODE_TOKENS, "sglang:realtime_tokens_total", "0.5.9-", mode=("decode",)),
     _counter(Counter.PREFILL_TOKENS, "sglang:prompt_tokens_total", role="prefill"),
@@ -45,7 +53,11 @@ SERIES = (
     _counter(Counter.ALLOCATIONS, "sglang:kv_transfer_alloc_ms_count", "0.5.12-", "decode"),
     _counter(Counter.TRANSFERS_DONE, "sglang:kv_transfer_latency_ms_count", "0.5.12-", "prefill"),
     _counter(
-        Counter.TRANSFERS_DONE, "sglang:per_stage_req_latency_seconds_count", "0.5.3-", "decode", stage=("decode_transferred",)
+        Counter.TRANSFERS_DONE,
+        "sglang:per_stage_req_latency_seconds_count",
+        "0.5.3-",
+        "decode",
+        stage=("decode_transferred",),
     ),
     _counter(Counter.TRANSFERS_FAILED, "sglang:num_transfer_failed_reqs_total"),
     _counter(Counter.BOOTSTRAPS_FAILED, "sglang:num_bootstrap_failed_reqs_total"),
@@ -54,6 +66,17 @@ SERIES = (
 
 _ROOM = r"(?:req|decode_req\.req)\.rid='(?P<rid>[^']*)' (?:req|decode_req\.req)\.bootstrap_room=(?P<room>\d+)"
 _REASON = r".*?with exception (?:KVTransferError\(bootstrap_room=\d+\): )?(?P<reason>.*)"
+
+
+def _forked(side: str) -> Pattern:
+    """The same failure as forks of SGLang word it (TokenSpeed: one stage, no request id)."""
+    regex = rf"{side.title()}(?: (?:bootstrap|transfer|handshake))? failed for bootstrap_room=(?P<room>\d+): (?:KVTransferError\([^)]*\): )?(?P<reason>.*)"
+    return Pattern(
+        Event.ROOM_FAILED,
+        regex,
+        "failed for bootstrap_room=",
+        source="TokenSpeed prefill_executor.py, decode_executor.py",
+    )
 
 
 def _room_failed(start: str, side: str, stage: str, file: str) -> Pattern:
@@ -66,6 +89,8 @@ PATTERNS = (
     _room_failed("Prefill transfer", "prefill", "transfer", "disaggregation/prefill.py"),
     _room_failed("Decode handshake", "decode", "handshake", "disaggregation/decode.py"),
     _room_failed("Decode transfer", "decode", "transfer", "disaggregation/decode.py"),
+    _forked("prefill"),
+    _forked("decode"),
     Pattern(
         Event.THREAD_DIED,
         r"prefill (?P<thread>bootstrap_thread) died on engine_rank=",
@@ -86,9 +111,15 @@ PATTERNS = (
         "Transfer thread failed because",
         source="mooncake/conn.py",
     ),
-    Pattern(Event.SESSION_FAILED, r"Session (?P<session>\S+) failed\.", "Session ", source="mooncake/conn.py"),
     Pattern(
-        Event.SESSION_RECOVERED, r"Session (?P<session>\S+) recovered", "recovered", "0.5.13-", "mooncake/conn.py"
+        Event.SESSION_FAILED, r"Session (?P<session>\S+) failed\.", "Session ", source="mooncake/conn.py"
+    ),
+    Pattern(
+        Event.SESSION_RECOVERED,
+        r"Session (?P<session>\S+) recovered",
+        "recovered",
+        "0.5.13-",
+        "mooncake/conn.py",
     ),
     Pattern(
         Event.PEER_LOST,
@@ -96,10 +127,24 @@ PATTERNS = (
         "connection with prefill instance",
         source=_CONN,
     ),
-    Pattern(Event.PEER_LOST, r"Attempting to reconnect to (?P<peer>\S+?)\.\.\.", "Attempting to reconnect", source=_CONN),
-    Pattern(Event.STALE_METADATA, r"NIXL invalidated remote agent", "NIXL invalidated", "0.5.22-", "nixl/conn.py"),
-    Pattern(Event.STALE_METADATA, r"Failed to reload NIXL metadata", "reload NIXL", "0.5.22-", "nixl/conn.py"),
-    Pattern(Event.STALE_METADATA, r"Peer \S+ was already registered, ignoring", "was already registered", source="nixl/conn.py"),
+    Pattern(
+        Event.PEER_LOST,
+        r"Attempting to reconnect to (?P<peer>\S+?)\.\.\.",
+        "Attempting to reconnect",
+        source=_CONN,
+    ),
+    Pattern(
+        Event.STALE_METADATA, r"NIXL invalidated remote agent", "NIXL invalidated", "0.5.22-", "nixl/conn.py"
+    ),
+    Pattern(
+        Event.STALE_METADATA, r"Failed to reload NIXL metadata", "reload NIXL", "0.5.22-", "nixl/conn.py"
+    ),
+    Pattern(
+        Event.STALE_METADATA,
+        r"Peer \S+ was already registered, ignoring",
+        "was already registered",
+        source="nixl/conn.py",
+    ),
     Pattern(
         Event.MISMATCH,
         r"(?:\w+Error: )?(?P<field>Page size|KV cache dtype|KV layout|[A-Z][\w ]{2,30}) mismatch:",
@@ -113,7 +158,12 @@ PATTERNS = (
         "does NOT support PD different",
         source="nixl/conn.py",
     ),
-    Pattern(Event.MISMATCH, r"(?:\w+Error: )?.{0,80}[Dd]ifferent (?P<field>TP) sizes? .{0,60}not supported", "ifferent TP size", source=_CONN),
+    Pattern(
+        Event.MISMATCH,
+        r"(?:\w+Error: )?.{0,80}[Dd]ifferent (?P<field>TP) sizes? .{0,60}not supported",
+        "ifferent TP size",
+        source=_CONN,
+    ),
     Pattern(
         Event.MISMATCH,
         r"Decode \S+ registered \d+ (?P<field>metadata buffers) but this prefill has",
@@ -122,9 +172,17 @@ PATTERNS = (
         is_anchored=False,
     ),
     Pattern(
-        Event.MISMATCH, r"Registered \d+ (?P<field>metadata buffers) but this prefill has", "but this prefill has", source=_CONN
+        Event.MISMATCH,
+        r"Registered \d+ (?P<field>metadata buffers) but this prefill has",
+        "but this prefill has",
+        source=_CONN,
     ),
-    Pattern(Event.MISMATCH, r"decode_listener_thread: unexpected (?P<field>message tag)", "unexpected message tag", source="nixl/conn.py"),
+    Pattern(
+        Event.MISMATCH,
+        r"decode_listener_thread: unexpected (?P<field>message tag)",
+        "unexpected message tag",
+        source="nixl/conn.py",
+    ),
     Pattern(
         Event.REGISTRY_UNREACHABLE,
         r"Error fetching prefill \w+ info from bootstrap: .*?(?:host='(?P<host>[^']+)', port=(?P<port>\d+))?.{0,80}",
@@ -137,16 +195,52 @@ PATTERNS = (
         "Could not fetch prefill",
         source=_CONN,
     ),
-    Pattern(Event.REGISTRY_UNREACHABLE, r"Failed to get prefill server info: (?P<code>\d+)", "Failed to get prefill server info", source=_CONN),
     Pattern(
-        Event.REGISTRATION_FAILED, r"Prefill instance failed to register to bootstrap server", "failed to register", source=_CONN
+        Event.REGISTRY_UNREACHABLE,
+        r"Failed to get prefill server info: (?P<code>\d+)",
+        "Failed to get prefill server info",
+        source=_CONN,
     ),
-    Pattern(Event.CORRUPTION, r"KV checksum mismatch", "KV checksum mismatch", "0.5.21-", "disaggregation/decode.py"),
-    Pattern(Event.CORRUPTION, r"Context corruption detected", "Context corruption", source="disaggregation/decode.py"),
-    Pattern(Event.CORRUPTION, r"Metadata unexpectedly not ready", "Metadata unexpectedly", source="disaggregation/decode.py"),
-    Pattern(Event.CORRUPTION, r"Requested address 0x[0-9a-f]+ to 0x[0-9a-f]+ not found", "Requested address", source="mooncake multi_transport.cpp"),
-    Pattern(Event.RETRACTED, r"(?:KV cache pool is full\. )?Retract requests", "etract requests", source="managers/scheduler.py"),
-    Pattern(Event.RETRACTED, r"KV cache pool is full", "KV cache pool is full", source="managers/scheduler.py"),
+    Pattern(
+        Event.REGISTRATION_FAILED,
+        r"Prefill instance failed to register to bootstrap server",
+        "failed to register",
+        source=_CONN,
+    ),
+    Pattern(
+        Event.CORRUPTION,
+        r"KV checksum mismatch",
+        "KV checksum mismatch",
+        "0.5.21-",
+        "disaggregation/decode.py",
+    ),
+    Pattern(
+        Event.CORRUPTION,
+        r"Context corruption detected",
+        "Context corruption",
+        source="disaggregation/decode.py",
+    ),
+    Pattern(
+        Event.CORRUPTION,
+        r"Metadata unexpectedly not ready",
+        "Metadata unexpectedly",
+        source="disaggregation/decode.py",
+    ),
+    Pattern(
+        Event.CORRUPTION,
+        r"Requested address 0x[0-9a-f]+ to 0x[0-9a-f]+ not found",
+        "Requested address",
+        source="mooncake multi_transport.cpp",
+    ),
+    Pattern(
+        Event.RETRACTED,
+        r"(?:KV cache pool is full\. )?Retract requests",
+        "etract requests",
+        source="managers/scheduler.py",
+    ),
+    Pattern(
+        Event.RETRACTED, r"KV cache pool is full", "KV cache pool is full", source="managers/scheduler.py"
+    ),
     Pattern(
         Event.POOL_LEAK,
         r"(?:\w+Error: )?(?:pool|token_to_kv_pool_allocator|req_to_token_pool|KV cache|Memory).{0,40}memory leak detected",
@@ -154,7 +248,10 @@ PATTERNS = (
         source="managers/scheduler_runtime_checker_mixin.py",
     ),
     Pattern(
-        Event.WATCHDOG, r"(?:Scheduler )?[Ww]atchdog timeout \(self\.watchdog_timeout=(?P<seconds>\d+)", "atchdog timeout", source="utils/watchdog.py"
+        Event.WATCHDOG,
+        r"(?:Scheduler )?[Ww]atchdog timeout \(self\.watchdog_timeout=(?P<seconds>\d+)",
+        "atchdog timeout",
+        source="utils/watchdog.py",
     ),
     Pattern(
         Event.HEALTH_FAILED,
@@ -162,12 +259,35 @@ PATTERNS = (
         "Health check failed",
         source="entrypoints/http_server.py",
     ),
-    Pattern(Event.CHILD_DIED, r"Subprocess \S+ \(pid=\d+\) crashed with exit code (?P<code>-?\d+)", "crashed with exit code", "0.5.12-", "utils/watchdog.py"),
-    Pattern(Event.CHILD_DIED, r"(?:Received sigquit from a child|SIGQUIT received)", "igquit", source="engine.py"),
+    Pattern(
+        Event.CHILD_DIED,
+        r"Subprocess \S+ \(pid=\d+\) crashed with exit code (?P<code>-?\d+)",
+        "crashed with exit code",
+        "0.5.12-",
+        "utils/watchdog.py",
+    ),
+    Pattern(
+        Event.CHILD_DIED, r"(?:Received sigquit from a child|SIGQUIT received)", "igquit", source="engine.py"
+    ),
     Pattern(Event.CHILD_DIED, r"SIGQUIT received", "SIGQUIT received", source="tokenizer_manager.py"),
-    Pattern(Event.ENGINE_DIED, r"Scheduler hit an exception", "Scheduler hit an exception", source="managers/scheduler.py"),
-    Pattern(Event.TOO_LONG, r"Input length \((?P<tokens>\d+) tokens\) exceeds the maximum allowed length \((?P<limit>\d+)", "exceeds the maximum allowed", source="managers/utils.py"),
-    Pattern(Event.WAITING_TIMEOUT, r"Request (?:waiting|running) timeout reached\. rid=(?P<rid>\S+)", "timeout reached. rid=", source="managers/scheduler.py"),
+    Pattern(
+        Event.ENGINE_DIED,
+        r"Scheduler hit an exception",
+        "Scheduler hit an exception",
+        source="managers/scheduler.py",
+    ),
+    Pattern(
+        Event.TOO_LONG,
+        r"Input length \((?P<tokens>\d+) tokens\) exceeds the maximum allowed length \((?P<limit>\d+)",
+        "exceeds the maximum allowed",
+        source="managers/utils.py",
+    ),
+    Pattern(
+        Event.WAITING_TIMEOUT,
+        r"Request (?:waiting|running) timeout reached\. rid=(?P<rid>\S+)",
+        "timeout reached. rid=",
+        source="managers/scheduler.py",
+    ),
     Pattern(
         Event.TIME_STATS,
         r"ReqTimeStats\(rid=(?P<rid>\w+), bootstrap_room=(?P<room>\d+), input_len=(?P<tokens>\d+),.*?type=(?P<side>\w+)",
@@ -175,16 +295,35 @@ PATTERNS = (
         source="metrics/collector.py",
     ),
     Pattern(Event.STARTED, r"server_args=ServerArgs\(", "server_args=", source="entrypoints/engine.py"),
-    Pattern(Event.STARTED, r"Init torch distributed begin", "Init torch distributed begin", source="model_runner.py"),
+    Pattern(
+        Event.STARTED,
+        r"Init torch distributed begin",
+        "Init torch distributed begin",
+        source="model_runner.py",
+    ),
     Pattern(Event.LOADING, r"Load weight begin", "Load weight begin", source="model_runner.py"),
     Pattern(Event.LOADED, r"Load weight end", "Load weight end", source="model_runner.py"),
-    Pattern(Event.COMPILING, r"Capture .{0,30}(?:cuda|CUDA) graph begin", "Capture", source="model_runner.py"),
+    Pattern(
+        Event.COMPILING, r"Capture .{0,30}(?:cuda|CUDA) graph begin", "Capture", source="model_runner.py"
+    ),
     Pattern(Event.COMPILING, r"Capturing batches", "Capturing batches", source="cuda_graph_runner.py"),
-    Pattern(Event.COMPILING, r"(?:Entering )?DeepGEMM (?:JIT|warmup)", "DeepGEMM", source="deep_gemm_wrapper"),
+    Pattern(
+        Event.COMPILING, r"(?:Entering )?DeepGEMM (?:JIT|warmup)", "DeepGEMM", source="deep_gemm_wrapper"
+    ),
     Pattern(Event.COMPILING, r"Start of (?:pd disaggregation|\w+) warmup", "warmup", source="http_server.py"),
     Pattern(Event.READY, r"The server is fired up and ready to roll", "fired up", source="http_server.py"),
-    Pattern(Event.KV_POOL_SIZE, r"max_total_num_tokens=(?P<tokens>\d+)", "max_total_num_tokens=", source="managers/scheduler.py"),
-    Pattern(Event.CLIENT_GONE, r"Abort(?:ed)? (?:request|completed|queued|running).*(?:client|disconnect)", "Abort", source="tokenizer_manager.py"),
+    Pattern(
+        Event.KV_POOL_SIZE,
+        r"max_total_num_tokens=(?P<tokens>\d+)",
+        "max_total_num_tokens=",
+        source="managers/scheduler.py",
+    ),
+    Pattern(
+        Event.CLIENT_GONE,
+        r"Abort(?:ed)? (?:request|completed|queued|running).*(?:client|disconnect)",
+        "Abort",
+        source="tokenizer_manager.py",
+    ),
 )
 
 # Keys vary in order and number between versions: parsed as pairs.

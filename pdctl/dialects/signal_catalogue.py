@@ -13,7 +13,12 @@ from pdctl.dialects import (
 )
 from pdctl.dialects.signals import Batch, Pattern, Series
 
-_ENGINES = (sglang_signals.SGLANG_SIGNALS, vllm_signals.VLLM_SIGNALS, trtllm_signals.TRTLLM_SIGNALS, pdctl_signals.PDCTL_SIGNALS)
+_ENGINES = (
+    sglang_signals.SGLANG_SIGNALS,
+    vllm_signals.VLLM_SIGNALS,
+    trtllm_signals.TRTLLM_SIGNALS,
+    pdctl_signals.PDCTL_SIGNALS,
+)
 _ROUTERS = (router_signals.SMG_SIGNALS, router_signals.VLLM_ROUTER_SIGNALS, router_signals.LLM_D_SIGNALS)
 _DYNAMO = dynamo_signals.DYNAMO_SIGNALS
 
@@ -24,7 +29,7 @@ SERIES: tuple[Series, ...] = (
     *(row for table in _ROUTERS for row in table.series),
     *_DYNAMO.series,
 )
-BATCHES: tuple[Batch, ...] = tuple(row for table in _ENGINES for row in table.batches)
+BATCHES: tuple[Batch, ...] = (*(row for table in _ENGINES for row in table.batches), *shared_signals.BATCHES)
 ENGINE_PATTERNS: tuple[Pattern, ...] = (
     *(row for table in _ENGINES for row in table.patterns),
     *_DYNAMO.patterns,
@@ -37,3 +42,4 @@ ROUTER_PATTERNS: tuple[Pattern, ...] = (
 )
 LOADS = sglang_signals.SGLANG_SIGNALS.loads
 ECHO = shared_signals.ECHO
+QUOTED = shared_signals.QUOTED

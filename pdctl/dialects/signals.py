@@ -57,6 +57,9 @@ class Counter(StrEnum):
     EXTERNAL_HITS = "external_hits"
     EXTERNAL_TOKENS = "external_tokens"
     RETRACTIONS = "retractions"
+    DECODE_ONLY = "decode_only"
+    """Requests that a scheduler sent to decode alone."""
+    PREFILL_AND_DECODE = "prefill_and_decode"
 
 
 class Event(StrEnum):
@@ -78,6 +81,7 @@ class Event(StrEnum):
     CORRUPTION = "corruption"
     MISMATCH = "mismatch"
     """Group `field`."""
+    HANDSHAKE_FAILED = "handshake_failed"
     WRONG_PEER = "wrong_peer"
     """The handshake reached another engine. Groups: expected, got."""
     REGISTRY_UNREACHABLE = "registry_unreachable"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,14 +9,10 @@ import msgspec
 
 from pdctl.errors import UsageError
 from pdctl.evidence import toml_files
-from pdctl.evidence.dumps import parse_dump, parse_dump_json
-from pdctl.evidence.exposition import parse_exposition
-from pdctl.evidence.loglines import parse_log
+from pdctl.evidence.folder import Files, Folder
 from pdctl.evidence.model import Evidence, InstanceEvidence
-from pdctl.evidence.records import Capture, LogLine, Place, Problem, ProcessStack
-
-Files = Mapping[str, bytes]
-"""Path below the incident directory, with `/` -> content."""
+from pdctl.evidence.records import Place, Problem
+from pdctl.evidence.toml_files import Table
 
 NEVER_READ = ("truth.toml", "notes.md")
 """Free text and the right answer: no analysis may see them."""
@@ -36,7 +31,12 @@ def read_directory(path: Path) -> Evidence:
     problems: list[Problem] = []
     for item in sorted(path.rglob("*")):
         name = item.relative_to(path).as_posix()
-        if item.is_symlink() or not item.is_file() or item.name in NEVER_READ or len(item.relative_to(path).parts) > 2:
+        if (
+            item.is_symlink()
+            or not item.is_file()
+            or item.name in NEVER_READ
+            or len(item.relative_to(path).parts) > 2
+        ):
             continue
         try:
             with item.open("rb") as stream:
@@ -54,15 +54,15 @@ def read_directory(path: Path) -> Evidence:
 
 def evidence_of(files: Files, folders: set[str] | None = None) -> Evidence:
     """Build the evidence from file contents. Whatever is wrong with a file becomes a problem, never an exception."""
-    topology, problems = toml_files.read_toml(files.get("topology.toml", b""), "topology.toml")
+    topology, bad_topology = toml_files.read_toml(files.get("topology.toml", b""), "topology.toml")
     captured = _time(topology.get("captured_at"))
     names = folders if folders is not None else {name.partition("/")[0] for name in files if "/" in name}
     instances: list[InstanceEvidence] = []
-    found: list[Problem] = list(problems)
+    found = list(bad_topology)
     for table in toml_files.tables(topology, "instance"):
-        instance, wrong = _instance(table, files, captured)
+        instance, faults = _instance(table, files, captured)
         instances.append(instance)
-        found.extend(wrong)
+        found.extend(faults)
     declared = {item.name for item in instances}
     found.extend(
         Problem(Place("topology.toml"), f"does not list the folder {name}; its files were not used")
@@ -80,7 +80,8 @@ def evidence_of(files: Files, folders: set[str] | None = None) -> Evidence:
         captured_prev_at=_time(topology.get("captured_prev_at")),
         instances=tuple(instances),
         pairs=tuple(
-            (str(item.get("prefill", "")), str(item.get("decode", ""))) for item in toml_files.tables(topology, "pair")
+            (str(item.get("prefill", "")), str(item.get("decode", "")))
+            for item in toml_files.tables(topology, "pair")
         ),
         probes=probes,
         problems=(*found, *wrong, *bad),
@@ -96,15 +97,29 @@ def _time(value: object) -> datetime | None:
 _NO_DATE = datetime(1970, 1, 1, tzinfo=UTC)
 """Completes log times where the capture has no date; ages then are meaningless and are not used."""
 
-_TOPOLOGY_KEYS = ("name", "role", "dialect", "url", "version", "transfer", "bootstrap_port", "tp", "pp", "dp", "nodes")
+_TOPOLOGY_KEYS = (
+    "name",
+    "role",
+    "dialect",
+    "url",
+    "version",
+    "transfer",
+    "bootstrap_port",
+    "tp",
+    "pp",
+    "dp",
+    "nodes",
+)
 
 
 def _instance(
-    table: toml_files.Table, files: Files, captured: datetime | None
+    table: Table, files: Files, captured: datetime | None
 ) -> tuple[InstanceEvidence, list[Problem]]:
     known = {key: value for key, value in table.items() if key in _TOPOLOGY_KEYS}
-    base, problems = toml_files.record_of(known, InstanceEvidence, "topology.toml", str(table.get("name", "?")))
-    folder = _Folder(base.name, files, list(problems))
+    base, problems = toml_files.record_of(
+        known, InstanceEvidence, "topology.toml", str(table.get("name", "?"))
+    )
+    folder = Folder(base.name, files, list(problems))
     capture = folder.capture()
     log, is_cut = folder.log(captured or _NO_DATE, capture)
     metrics, metrics_prev = folder.metrics("metrics.txt"), folder.metrics("metrics.prev.txt")
@@ -120,100 +135,9 @@ def _instance(
         stacks=folder.stacks("stacks"),
         stacks_prev=folder.stacks("stacks.prev"),
         native=folder.stacks("native"),
-        processes=folder.table("process.toml", toml_files.processes, ()),
-        gets=folder.table("http.toml", toml_files.gets, ()),
-        gets_prev=folder.table("http.prev.toml", toml_files.gets, ()),
-        gpus=folder.table("gpu.toml", toml_files.gpus, ()),
-        source=folder.table("source.toml", toml_files.source, None),
+        processes=folder.rows("process.toml", toml_files.processes),
+        gets=folder.rows("http.toml", toml_files.gets),
+        gets_prev=folder.rows("http.prev.toml", toml_files.gets),
+        gpus=folder.rows("gpu.toml", toml_files.gpus),
+        source=folder.record("source.toml", toml_files.source),
     ), folder.problems
-
-
-class _Folder:
-    """The files of one instance, and what was wrong with them."""
-
-    def __init__(self, name: str, files: Files, problems: list[Problem]) -> None:
-        self._name = name
-        self._files = files
-        self.problems = problems
-
-    def _get(self, name: str) -> bytes | None:
-        return self._files.get(f"{self._name}/{name}")
-
-    def table(self, name: str, build, default):  # type: ignore[no-untyped-def]
-        """Return what `build` makes of a TOML file, `default` when there is none."""
-        data = self._get(name)
-        if data is None:
-            return default
-        path = f"{self._name}/{name}"
-        document, wrong = toml_files.read_toml(data, path)
-        self.problems.extend(wrong)
-        if wrong:
-            return default
-        made, bad = build(document, path)
-        self.problems.extend(bad)
-        return made
-
-    def capture(self) -> Capture:
-        made: Capture = self.table("capture.toml", toml_files.capture, Capture())
-        return made
-
-    def metrics(self, name: str):  # type: ignore[no-untyped-def]
-        data = self._get(name)
-        if data is None:
-            return None
-        made, wrong = parse_exposition(data, f"{self._name}/{name}")
-        self.problems.extend(wrong)
-        return made
-
-    def loads(self, name: str) -> dict[str, float]:
-        data = self._get(name)
-        if data is None:
-            return {}
-        try:
-            return flatten(msgspec.json.decode(data))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            self.problems.append(Problem(Place(f"{self._name}/{name}"), f"is not JSON: {error}"))
-            return {}
-
-    def log(self, reference: datetime, capture: Capture) -> tuple[tuple[LogLine, ...] | None, bool]:
-        names = sorted(
-            name
-            for name in self._files
-            if name.startswith((f"{self._name}/log.", f"{self._name}/kernel.")) and name.endswith(".txt")
-        )
-        if not names:
-            return None, False
-        lines: list[LogLine] = []
-        is_any_cut = False
-        for name in names:
-            made, is_cut = parse_log(self._files[name], name, reference, capture.log_offset_min)
-            lines.extend(made)
-            is_any_cut |= is_cut
-        return tuple(lines), is_any_cut
-
-    def stacks(self, name: str) -> tuple[ProcessStack, ...]:
-        data = self._get(f"{name}.json")
-        if data is not None:
-            made, wrong = parse_dump_json(data, f"{self._name}/{name}.json")
-            self.problems.extend(wrong)
-            return made
-        data = self._get(f"{name}.txt")
-        return parse_dump(data, f"{self._name}/{name}.txt") if data is not None else ()
-
-
-def flatten(value: object, prefix: str = "") -> dict[str, float]:
-    """Return the numbers of a JSON value under dotted names; list items are summed, but for `timestamp` (newest)."""
-    if isinstance(value, bool):
-        return {}
-    if isinstance(value, (int, float)):
-        return {prefix: float(value)}
-    flat: dict[str, float] = {}
-    if isinstance(value, dict):
-        for key, item in value.items():
-            flat.update(flatten(item, f"{prefix}.{key}" if prefix else str(key)))
-    elif isinstance(value, list):
-        for item in value:
-            for key, number in flatten(item, prefix).items():
-                is_time = key.endswith("timestamp")
-                flat[key] = max(flat.get(key, number), number) if is_time else flat.get(key, 0.0) + number
-    return flat

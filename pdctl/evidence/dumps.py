@@ -42,7 +42,8 @@ def parse_dump(data: bytes, file: str) -> tuple[ProcessStack, ...]:
             frames.append(frame)
     close()
     return tuple(
-        ProcessStack(pid, title, tuple(threads), Place(file, number)) for pid, title, number, threads in processes
+        ProcessStack(pid, title, tuple(threads), Place(file, number))
+        for pid, title, number, threads in processes
     )
 
 

@@ -16,10 +16,17 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 # SGLang: `[2026-06-19 11:17:31 DP0 TP0] message`
-_SGLANG = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,](\d+))?((?: [A-Z_]+\d+)*)\] ?(.*)", re.S)
+_SGLANG = re.compile(
+    r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,](\d+))?((?: [A-Z_]+\d+)*)\] ?(.*)", re.S
+)
+_INNER = re.compile(r"(?:DEBUG|INFO|WARNING|ERROR) [\w./-]+\.py:\d+: ")
 # vLLM: `(Worker_TP0 pid=411) ERROR 08-11 16:54:19 [nixl_connector.py:2206] message`
 _PROCESS = re.compile(r"\((\w+)(?: pid=\d+)?\) ")
-_VLLM = re.compile(r"(?:TRACE|DEBUG|INFO|WARNING|ERROR|CRITICAL) (\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,]\d+)? ?(?:\[[\w./-]+:\d+\] ?)?(.*)", re.S)
+_VLLM = re.compile(
+    r"(?:TRACE|DEBUG|INFO|WARNING|ERROR|CRITICAL) (\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,]\d+)? ?"
+    r"(?:\[[\w./-]+:\d+\] ?)?(.*)",
+    re.S,
+)
 # Rust tracing, Go and Kubernetes: `2026-08-28T01:13:33.03Z  INFO module: message`
 _ISO = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|[+-]\d\d:?\d\d)?[\s-]*"
@@ -27,7 +34,9 @@ _ISO = re.compile(
     re.S,
 )
 # TensorRT-LLM: `[05/07/2026-13:02:03] [TRT-LLM] [RANK 6] [W] message`
-_TRTLLM = re.compile(r"\[(\d\d)/(\d\d)/(\d{4})-(\d\d):(\d\d):(\d\d)\] \[TRT-LLM\](?: \[RANK (\d+)\])? \[\w\] ?(.*)", re.S)
+_TRTLLM = re.compile(
+    r"\[(\d\d)/(\d\d)/(\d{4})-(\d\d):(\d\d):(\d\d)\] \[TRT-LLM\](?: \[RANK (\d+)\])? \[\w\] ?(.*)", re.S
+)
 # glog (Mooncake, NIXL): `E0729 22:05:57.196910  2210 file.cpp:611] message`; c10d puts a bracket before it
 _GLOG = re.compile(r"\[?[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.\d+\s+(?:\d+ )?[\w./-]+:\d+\] ?(.*)", re.S)
 # UCX: `[1789070504.617878] [host:pid:0]  file.c:419 UCX  ERROR message`
@@ -40,7 +49,7 @@ _CLOCK = re.compile(r"\[?(\d\d):(\d\d):(\d\d)(?:[.,]\d+)?\]?\s+(.*)", re.S)
 # zap: `{"level": "info", "ts": "2026-08-17T07:10:02Z", "msg": "Starting EPP", ...}`
 _JSON_TIME = re.compile(r'"(?:ts|time|timestamp)": ?"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)')
 _JSON_MESSAGE = re.compile(r'"(?:msg|message)": ?"((?:[^"\\]|\\.)*)"')
-_MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
+_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 _RUST_SPAN = re.compile(r"(?:[\w-]+\{[^}]*\}:\s*)+")
 _RUST_NOISE = re.compile(r"(?:[a-z]\w*(?:(?:::|\.)\w+)+:\s*)?(?:(?:src|proxy|backend)/[\w/.-]+:\d+:?\s*)?")
 
@@ -48,10 +57,13 @@ _Parsed = tuple[datetime | None, str, str]
 """Time (None: keep the last one), rank, message."""
 
 
-def parse_log(data: bytes, file: str, reference: datetime, offset_min: int = 0) -> tuple[tuple[LogLine, ...], bool]:
+def parse_log(
+    data: bytes, file: str, reference: datetime, offset_min: int = 0
+) -> tuple[tuple[LogLine, ...], bool]:
     """Return the lines and whether the beginning was left out.
 
-    `reference` is the time of the capture: it completes formats that print no year or no date. `offset_min` is subtracted: the zone of the printed times.
+    `reference` is the time of the capture: it completes formats that print no year or no date. `offset_min`, the
+    zone of the printed times, is subtracted.
     """
     is_cut = len(data) > MAX_BYTES
     first = 0
@@ -106,7 +118,13 @@ def _parse(text: str, reference: datetime) -> _Parsed:
 
 
 def _sglang(match: re.Match[str], now: datetime) -> _Parsed:
-    return _time(match[1], *match.group(2, 3, 4, 5, 6)), match[8].strip(), match[9]
+    message = match[9]
+    inner = _INNER.match(message)
+    return (
+        _time(match[1], *match.group(2, 3, 4, 5, 6)),
+        match[8].strip(),
+        message[inner.end() :] if inner else message,
+    )
 
 
 def _vllm(match: re.Match[str], now: datetime) -> _Parsed:

@@ -5,12 +5,22 @@ from __future__ import annotations
 import ipaddress
 from urllib.parse import urlsplit
 
-from pdctl.dialects.signals import Event
-from pdctl.diagnose.analyzer import DEATHS, ENGINES, EVERYONE, FAILURES, STALLS, Analyzer, proves, requires, suggests
+from pdctl.diagnose.analyzer import (
+    DEATHS,
+    ENGINES,
+    EVERYONE,
+    FAILURES,
+    STALLS,
+    Analyzer,
+    proves,
+    requires,
+    suggests,
+)
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.signals import Event
 from pdctl.evidence.records import Place
 
 _EXPLAINS = (*FAILURES, *STALLS, *DEATHS, Symptom.UNHEALTHY)
@@ -67,7 +77,12 @@ def _registry_refused(case: Case, view: InstanceView) -> Answer:
                 continue
             port = item.group("port")
             if port and own and int(port) != own:
-                return yes(f"{peer.name} asks port {port}, {view.name} listens on {own}", Kind.LOG, item.place, int(port))
+                return yes(
+                    f"{peer.name} asks port {port}, {view.name} listens on {own}",
+                    Kind.LOG,
+                    item.place,
+                    int(port),
+                )
     return unknown("no refused registry names another port")
 
 
@@ -108,7 +123,9 @@ def _announced_elsewhere(case: Case, view: InstanceView) -> Answer:
         if not host or not own or host in (own, bound, "0.0.0.0"):
             continue
         if _network(host) != _network(own):
-            return yes(f"{view.name} serves on {own}, its transfer engine announces {host}", Kind.LOG, item.place)
+            return yes(
+                f"{view.name} serves on {own}, its transfer engine announces {host}", Kind.LOG, item.place
+            )
     if view.events(Event.LISTEN_ADDRESS):
         return no(f"{view.name} announces an address of its own network", Kind.LOG)
     return unknown("no line tells what the transfer engine announces")
@@ -140,18 +157,62 @@ def _meets_itself(case: Case, view: InstanceView) -> Answer:
     own = {item.group("id").rstrip(".") for item in view.events(Event.ENGINE_ID)}
     got = wrong[-1].group("got").rstrip(".")
     if got in own:
-        return yes(f"{view.name} reached itself: it got {got[:13]}, its own id", Kind.LOG, wrong[-1].place, len(wrong))
-    peers = {item.group("id").rstrip(".") for peer in case.peers(view) for item in peer.events(Event.ENGINE_ID)}
+        return yes(
+            f"{view.name} reached itself: it got {got[:13]}, its own id",
+            Kind.LOG,
+            wrong[-1].place,
+            len(wrong),
+        )
+    peers = {
+        item.group("id").rstrip(".") for peer in case.peers(view) for item in peer.events(Event.ENGINE_ID)
+    }
     if got in peers:
         return no("the handshake reached the peer as it is now: its id was old", Kind.LOG, wrong[-1].place)
     return unknown(f"whose id {got[:13]} is, is not known")
 
 
+def _nobody_gone(case: Case, view: InstanceView) -> Answer:
+    gone = [one for one in (view, *case.peers(view)) if one.is_alive is False]
+    return no(f"{gone[0].name} is gone", Kind.HTTP) if gone else yes("no side is known to be gone", Kind.HTTP)
+
+
+def _announces_loopback(case: Case, view: InstanceView) -> Answer:
+    """vLLM announces VLLM_NIXL_SIDE_CHANNEL_HOST, localhost by default: another host then reaches itself."""
+    source = view.raw.source
+    is_vllm = view.raw.dialect in ("vllm", "dynamo", "llm-d") and view.transfer in (None, "nixl")
+    if source is None or not is_vllm or view.role != "prefill":
+        return unknown(f"what {view.name} announces is not known")
+    announced = source.env.get("VLLM_NIXL_SIDE_CHANNEL_HOST")
+    own = host_of(view.raw.url)
+    elsewhere = [peer for peer in case.peers(view) if host_of(peer.raw.url) not in ("", own)]
+    if not elsewhere or not source.env:
+        return unknown("both sides are on one host, or the environment is not known")
+    if announced in (None, "localhost", "127.0.0.1"):
+        text = f"{view.name} announces {announced or 'localhost (the default)'} to {elsewhere[0].name} on another host"
+        return yes(
+            text, Kind.SOURCE, Place(f"{view.name}/source.toml", pointer="VLLM_NIXL_SIDE_CHANNEL_HOST")
+        )
+    return no(f"{view.name} announces {announced}", Kind.SOURCE)
+
+
+def _handshakes_fail(case: Case, view: InstanceView) -> Answer:
+    for peer in case.peers(view):
+        found = peer.events(Event.HANDSHAKE_FAILED, Event.WRONG_PEER)
+        if found:
+            return yes(f"{peer.name}: {found[-1].text[:100]}", Kind.LOG, found[-1].place, len(found))
+    return unknown("no handshake fails")
+
+
 ENGINE = Analyzer(
     code="PD0207",
     roles=EVERYONE,
-    inputs=(Kind.LOG,),
+    inputs=(Kind.LOG, Kind.SOURCE, Kind.HTTP, Kind.PROCESS),
     explains=_EXPLAINS,
-    checks=(proves("the id it got is its own", _meets_itself),),
+    checks=(
+        requires("no side is gone", _nobody_gone),
+        proves("the id it got is its own", _meets_itself),
+        suggests("it announces localhost to another host", _announces_loopback),
+        suggests("handshakes with it fail", _handshakes_fail),
+    ),
 )
 ANALYZERS = (PORT, ADDRESS, ENGINE)

@@ -6,12 +6,22 @@ from collections.abc import Callable
 
 import msgspec
 
-from pdctl.dialects.signals import Event
-from pdctl.diagnose.analyzer import DEATHS, ENGINES, FAILURES, STALLS, Analyzer, Ask, proves, suggests
+from pdctl.diagnose.analyzer import (
+    DEATHS,
+    ENGINES,
+    FAILURES,
+    STALLS,
+    Analyzer,
+    Ask,
+    proves,
+    requires,
+    suggests,
+)
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.signals import Event
 from pdctl.evidence.records import Place
 
 _LAYOUT = ("page", "block", "layout", "metadata buffers", "kv_cache_layout", "remote_block_size", "block_len")
@@ -40,7 +50,9 @@ def _logged(family: tuple[str, ...]) -> Ask:
     return ask
 
 
-def _setting(view: InstanceView, key: str, read: Callable[[InstanceView], object]) -> tuple[str, Place] | None:
+def _setting(
+    view: InstanceView, key: str, read: Callable[[InstanceView], object]
+) -> tuple[str, Place] | None:
     """Return a contract value: from what the engine answers, else from its source facts."""
     answer = view.get("/server_info", "/get_server_info")
     if answer is not None and answer.body:
@@ -81,6 +93,23 @@ def _differs(key: str, read: Callable[[InstanceView], object]) -> Ask:
     return ask
 
 
+def _sizes_differ(case: Case, view: InstanceView) -> Answer:
+    own = view.raw.tp
+    for peer in case.peers(view):
+        if own is not None and peer.raw.tp is not None and own != peer.raw.tp:
+            return yes(
+                f"tensor-parallel sizes differ: {view.name} {own}, {peer.name} {peer.raw.tp}", Kind.TOPOLOGY
+            )
+    return unknown("tensor-parallel sizes are equal, or not known")
+
+
+def _transfer_fails(case: Case, view: InstanceView) -> Answer:
+    found = view.events(Event.TRANSFER_FAILED, Event.TRANSPORT_ERROR, Event.HANDSHAKE_FAILED)
+    if found:
+        return yes(f"{view.name}: {found[-1].text[:100]}", Kind.LOG, found[-1].place, len(found))
+    return unknown("no transfer fails")
+
+
 def _from_the_first(case: Case, view: InstanceView) -> Answer:
     first = next(iter(view.events(Event.MISMATCH, Event.ROOM_FAILED, Event.TRANSFER_FAILED)), None)
     if first is None or first.at is None:
@@ -95,6 +124,12 @@ def _fails(case: Case, view: InstanceView) -> Answer:
     kinds = (*FAILURES, Symptom.WRONG_OUTPUT, Symptom.GONE, Symptom.CRASHED)
     seen = next((item for item in case.symptoms if item.symptom in kinds), None)
     return yes(seen.text, Kind.METRICS) if seen else unknown("nothing fails")
+
+
+def _never_passed(case: Case, view: InstanceView) -> Answer:
+    """A mix of sizes that served requests is a mix that works."""
+    first = _from_the_first(case, view)
+    return first if first.is_true else unknown("whether requests passed before is not known")
 
 
 _EXPLAINS = (*FAILURES, *STALLS, *DEATHS, Symptom.UNHEALTHY, Symptom.WRONG_OUTPUT)
@@ -125,15 +160,24 @@ DTYPE = Analyzer(
 PARALLEL = Analyzer(
     code="PD0203",
     roles=ENGINES,
-    inputs=(Kind.LOG, Kind.METRICS, Kind.PROBE, Kind.PROCESS, Kind.HTTP),
+    inputs=(Kind.LOG, Kind.TOPOLOGY, Kind.METRICS, Kind.PROBE, Kind.PROCESS, Kind.HTTP),
     explains=_EXPLAINS,
-    checks=(proves("an engine names the field", _logged(_PARALLEL)), suggests("from the first request on", _from_the_first)),
+    checks=(
+        requires("requests never passed before", _never_passed),
+        proves("an engine names the field", _logged(_PARALLEL)),
+        suggests("the sizes differ", _sizes_differ),
+        suggests("transfers fail", _transfer_fails),
+        suggests("from the first request on", _from_the_first),
+    ),
 )
 VERSION = Analyzer(
     code="PD0205",
     roles=ENGINES,
     inputs=(Kind.LOG, Kind.METRICS, Kind.PROBE, Kind.PROCESS, Kind.HTTP),
     explains=_EXPLAINS,
-    checks=(proves("an engine names the field", _logged(_VERSION)), suggests("from the first request on", _from_the_first)),
+    checks=(
+        proves("an engine names the field", _logged(_VERSION)),
+        suggests("from the first request on", _from_the_first),
+    ),
 )
 ANALYZERS = (LAYOUT, DTYPE, PARALLEL, VERSION)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pdctl.dialects.signals import Counter, Event
 from pdctl.diagnose.analyzer import ENGINES, FAILURES, Analyzer, proves, requires, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.predicates import alive, grew, logged
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.signals import Counter, Event
 
-_EXPLAINS = (Symptom.WRONG_OUTPUT, *FAILURES)
+_EXPLAINS = (Symptom.WRONG_OUTPUT, Symptom.DAMAGE, *FAILURES)
 
 
 def _wrong_answer(case: Case, view: InstanceView) -> Answer:
@@ -29,9 +29,20 @@ def _one_room_two_lengths(case: Case, view: InstanceView) -> Answer:
         for item in peer.events(Event.TIME_STATS):
             other = own.get(item.group("room"))
             if other is not None and other.group("tokens") != item.group("tokens"):
-                text = f"room {item.group('room')[-6:]}: {other.group('tokens')} tokens on {view.name}, {item.group('tokens')} on {peer.name}"
+                lengths = (
+                    f"{other.group('tokens')} tokens on {view.name}, {item.group('tokens')} on {peer.name}"
+                )
+                text = f"room {item.group('room')[-6:]}: {lengths}"
                 return yes(text, Kind.LOG, other.place)
     return unknown("no room is seen on both sides with its length")
+
+
+def _checksum(case: Case, view: InstanceView) -> Answer:
+    """The engine compared what arrived with what was sent."""
+    found = [item for item in view.events(Event.CORRUPTION) if "Requested address" not in item.text]
+    if found:
+        return yes(f"{view.name}: {found[-1].text[:100]}", Kind.LOG, found[-1].place, len(found))
+    return unknown("no engine compared what arrived")
 
 
 def _says_damaged(case: Case, view: InstanceView) -> Answer:
@@ -49,6 +60,7 @@ PAGE = Analyzer(
     checks=(
         proves("status 200 and a wrong answer", _wrong_answer),
         proves("one room, two prompt lengths", _one_room_two_lengths),
+        proves("an engine compared, and it differed", _checksum),
         suggests("an engine found damage", _says_damaged),
     ),
 )
@@ -82,7 +94,9 @@ LATE = Analyzer(
 
 def _peers(case: Case, view: InstanceView) -> Answer:
     gone = [peer.name for peer in case.peers(view) if peer.is_alive is False]
-    return no(f"{gone[0]} is gone", Kind.PROCESS) if gone else yes("no peer is known to be gone", Kind.PROCESS)
+    return (
+        no(f"{gone[0]} is gone", Kind.PROCESS) if gone else yes("no peer is known to be gone", Kind.PROCESS)
+    )
 
 
 ANALYZERS = (PAGE, LATE)

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import re
 
-from pdctl.dialects.signals import Event, Gauge
 from pdctl.diagnose.analyzer import ENGINES, FAILURES, STALLS, Analyzer, proves, requires, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.stuck_handle import waiting_thread
 from pdctl.diagnose.hidden import host_memory, idle_tokens, usage_climbs
 from pdctl.diagnose.limits import LIMITS
-from pdctl.diagnose.predicates import abort_burst, alive, burst, kv_usage, level, logged, many_aborts, quantised, room_failures, stalled
+from pdctl.diagnose.predicates import (
+    abort_burst,
+    alive,
+    burst,
+    kv_usage,
+    level,
+    logged,
+    many_aborts,
+    quantised,
+    room_failures,
+    stalled,
+)
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.signals import Event, Gauge
 from pdctl.evidence.records import Place
 
 _WAITING = (Gauge.WAITING, Gauge.PREALLOC, Gauge.HTTP_ACTIVE)
@@ -38,7 +49,9 @@ def _full_and_still(case: Case, view: InstanceView) -> Answer:
     waits = stalled(case, view, *_WAITING)
     done = level(view, Gauge.FETCH_DONE)
     if waits.is_true and running == 0 and not done:
-        return yes(f"{full.text}, nothing runs, {waits.text}", full.kind or Kind.METRICS, waits.place, full.value)
+        return yes(
+            f"{full.text}, nothing runs, {waits.text}", full.kind or Kind.METRICS, waits.place, full.value
+        )
     return unknown("something runs, or loaded requests wait for the scheduler")
 
 
@@ -52,7 +65,10 @@ EXHAUSTED = Analyzer(
         requires("requests stand still", lambda case, view: stalled(case, view, *_WAITING, Gauge.RUNNING)),
         proves("full, nothing runs, requests wait", _full_and_still),
         suggests("KV memory is full", _full),
-        suggests("requests are retracted", lambda case, view: logged(view, Event.RETRACTED, what="retraction for want of KV")),
+        suggests(
+            "requests are retracted",
+            lambda case, view: logged(view, Event.RETRACTED, what="retraction for want of KV"),
+        ),
     ),
 )
 
@@ -91,7 +107,12 @@ def _small_admission(case: Case, view: InstanceView) -> Answer:
         value = source.flag(flag) if source else None
         running = level(view, Gauge.RUNNING)
         if value and value.isdigit() and int(value) <= 16:
-            return yes(f"{view.name} admits {value} at a time ({running or 0:g} run)", Kind.SOURCE, Place(f"{view.name}/source.toml"), int(value))
+            return yes(
+                f"{view.name} admits {value} at a time ({running or 0:g} run)",
+                Kind.SOURCE,
+                Place(f"{view.name}/source.toml"),
+                int(value),
+            )
     return unknown("no small admission limit is known")
 
 
@@ -124,14 +145,25 @@ def _idle_use(case: Case, view: InstanceView) -> Answer:
     used = idle_tokens(view)
     if used is None:
         return unknown("no KV in use without requests is known")
-    return yes(f"{view.name} holds {used.value:g} KV tokens without a request", Kind.METRICS, used.place, used.value, "tokens")
+    return yes(
+        f"{view.name} holds {used.value:g} KV tokens without a request",
+        Kind.METRICS,
+        used.place,
+        used.value,
+        "tokens",
+    )
 
 
 def _climbs(case: Case, view: InstanceView) -> Answer:
     climb = usage_climbs(view)
     if climb is None:
         return unknown("KV use does not climb against the load")
-    return yes(f"KV of {view.name} rose from {climb[0]:.0%} to {climb[1]:.0%} while running fell from {climb[2]:.0f} to {climb[3]:.0f}", Kind.LOG, value=climb[1])
+    return yes(
+        f"KV of {view.name} rose from {climb[0]:.0%} to {climb[1]:.0%} "
+        f"while running fell from {climb[2]:.0f} to {climb[3]:.0f}",
+        Kind.LOG,
+        value=climb[1],
+    )
 
 
 def _climbs_after_aborts(case: Case, view: InstanceView) -> Answer:
@@ -146,7 +178,9 @@ def _executor_waits(case: Case, view: InstanceView) -> Answer:
     waits = waiting_thread(view)
     failed = burst(view.events(Event.TRANSFER_FAILED)) or view.events(Event.TRANSFER_FAILED)
     if waits.is_true and len(failed) >= LIMITS.burst_events:
-        return yes(f"{waits.text}, after {len(failed)} failed transfers", Kind.STACKS, waits.place, waits.value)
+        return yes(
+            f"{waits.text}, after {len(failed)} failed transfers", Kind.STACKS, waits.place, waits.value
+        )
     return unknown("no executor waits for failed transfers")
 
 
@@ -154,8 +188,18 @@ def _held(case: Case, view: InstanceView) -> Answer:
     found = view.events(Event.HELD_BLOCKS)
     last = max((item.at for item in view.works if item.at), default=None)
     if len(found) >= 10 and len({item.text for item in found[-10:]}) <= 3:
-        return yes(f"{view.name} repeats {len(found)}x: {found[-1].text[:90]}", Kind.LOG, found[-1].place, len(found))
+        return yes(
+            f"{view.name} repeats {len(found)}x: {found[-1].text[:90]}", Kind.LOG, found[-1].place, len(found)
+        )
     return unknown("no line repeats about held transfers" if last else "no work lines")
+
+
+def _held_after_aborts(case: Case, view: InstanceView) -> Answer:
+    """The engine waits again and again for transfers of requests whose clients left."""
+    held, aborts = _held(case, view), many_aborts(case, view)
+    if held.is_true and aborts.is_true:
+        return yes(f"{held.text}; {aborts.text}", Kind.LOG, held.place, held.value)
+    return unknown(held.text if not held.is_true else aborts.text)
 
 
 def _stays_in_use(case: Case, view: InstanceView) -> Answer:
@@ -176,6 +220,7 @@ KV_LEAK = Analyzer(
         proves("KV in use without requests", _idle_use),
         proves("KV use climbs against the load, after aborts", _climbs_after_aborts),
         proves("executors wait for failed transfers", _executor_waits),
+        proves("it waits for transfers of aborted requests", _held_after_aborts),
         suggests("held transfers are reported again and again", _held),
         suggests("KV use climbs against the load", _climbs),
         suggests("requests were aborted", many_aborts),
@@ -188,7 +233,13 @@ def _host(case: Case, view: InstanceView) -> Answer:
     found = host_memory(view)
     if found is None:
         return unknown(f"host memory of {view.name} is not known to be too much")
-    return yes(f"an idle rank of {view.name} holds {found[0] / 1024:.0f} GB of host memory", Kind.PROCESS, Place(f"{view.name}/process.toml"), found[0], "MB")
+    return yes(
+        f"an idle rank of {view.name} holds {found[0] / 1024:.0f} GB of host memory",
+        Kind.PROCESS,
+        Place(f"{view.name}/process.toml"),
+        found[0],
+        "MB",
+    )
 
 
 HOST_LEAK = Analyzer(
@@ -196,7 +247,11 @@ HOST_LEAK = Analyzer(
     roles=ENGINES,
     inputs=(Kind.PROCESS, Kind.METRICS, Kind.LOG, Kind.HTTP),
     explains=(Symptom.LEAK,),
-    checks=(requires("it lives", alive), proves("an idle rank holds too much memory", _host), suggests("requests were aborted", many_aborts)),
+    checks=(
+        requires("it lives", alive),
+        proves("an idle rank holds too much memory", _host),
+        suggests("requests were aborted", many_aborts),
+    ),
 )
 
 
@@ -209,7 +264,13 @@ def _empty_and_waiting(case: Case, view: InstanceView) -> Answer:
     if waiting is None or running is None or usage is None:
         return unknown(f"the queues of {view.name} are not known")
     text = f"{waiting:g} wait on {view.name}, {running:g} run, KV is {usage[0]:.1%} used"
-    if waiting > 0 and running == 0 and usage[0] < 0.05 and not moving and view.role not in ("decode", "prefill"):
+    if (
+        waiting > 0
+        and running == 0
+        and usage[0] < 0.05
+        and not moving
+        and view.role not in ("decode", "prefill")
+    ):
         return yes(text, usage[1], value=waiting)
     return no(text, usage[1], value=waiting)
 

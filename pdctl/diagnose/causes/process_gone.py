@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pdctl.dialects.signals import Event
 from pdctl.diagnose.analyzer import DEATHS, EVERYONE, FAILURES, STALLS, Analyzer, proves, requires, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.processes import gone, no_reason, not_starting
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.signals import Event
 
 
 def _peers_lost_it(case: Case, view: InstanceView) -> Answer:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import signal as signals
 
-from pdctl.dialects.signals import Event
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.events import Occurrence
 from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.signals import Event
 from pdctl.evidence.records import Place, Process
 
 CRASH_SIGNALS = tuple(
@@ -35,10 +35,14 @@ def crash_signal(process: Process) -> int | None:
 
 def reason(case: Case, view: InstanceView) -> Occurrence | Process | None:
     """Return what ended an instance, where that has a finding of its own."""
-    for process in view.processes:
+    for process in view.raw.processes:
         if process.oom_killed or crash_signal(process):
             return process
-    return next(iter(view.events(*REASONS)), None)
+    found = view.events(*REASONS)
+    # A watchdog ends its own process: that it did is the reason, why it did another finding's business.
+    return next(iter(found), None) or (
+        view.events(Event.WATCHDOG)[-1] if view.events(Event.WATCHDOG) else None
+    )
 
 
 def no_reason(case: Case, view: InstanceView) -> Answer:
@@ -46,7 +50,11 @@ def no_reason(case: Case, view: InstanceView) -> Answer:
     found = reason(case, view)
     if found is None:
         return yes(f"{view.name}: nothing else explains its end", Kind.LOG)
-    text = found.text[:100] if isinstance(found, Occurrence) else f"{found.label} ended by {found.signal or found.exit_code}"
+    text = (
+        found.text[:100]
+        if isinstance(found, Occurrence)
+        else f"{found.label} ended by {found.signal or found.exit_code}"
+    )
     place = found.place if isinstance(found, Occurrence) else Place(f"{view.name}/process.toml")
     return no(f"{view.name} ended for a reason of its own: {text}", Kind.LOG, place)
 
@@ -59,12 +67,14 @@ def gone(case: Case, view: InstanceView) -> Answer:
         return yes(f"no process of {view.name} is left{ended}", Kind.PROCESS, place)
     if view.is_gone is False and any(item.status is not None for item in view.raw.gets):
         return no(f"{view.name} has processes, and answers", Kind.HTTP, place)
+    if view.is_gone is False:
+        return no(f"{view.name} has processes", Kind.PROCESS, place)
+    if view.is_refusing and not view.has_log and view.is_gone is None:
+        return unknown(f"nobody listens on the port of {view.name}; whether it is starting is not known")
     if view.is_refusing:
         return yes(f"nobody listens on the port of {view.name}", Kind.HTTP, Place(f"{view.name}/http.toml"))
     if any(item.status is not None for item in view.raw.gets):
         return no(f"{view.name} answers", Kind.HTTP, Place(f"{view.name}/http.toml"))
-    if view.is_gone is False:
-        return no(f"{view.name} has processes", Kind.PROCESS, place)
     if view.ended is not None:
         return yes(f"{view.name} printed its end: {view.ended.text[:80]}", Kind.LOG, view.ended.place)
     return unknown(f"neither processes nor answers of {view.name} are known")
@@ -74,4 +84,8 @@ def not_starting(case: Case, view: InstanceView) -> Answer:
     """Ask that it does not load or compile right now."""
     if view.is_starting:
         return no(f"{view.name} is still starting", Kind.LOG)
-    return yes(f"{view.name} is not starting", Kind.LOG) if view.is_starting is False else unknown("no start-up lines")
+    return (
+        yes(f"{view.name} is not starting", Kind.LOG)
+        if view.is_starting is False
+        else unknown("no start-up lines")
+    )

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from pdctl.dialects.signals import Counter, Event, Gauge
 from pdctl.diagnose.analyzer import ENGINES, FAILURES, STALLS, Analyzer, proves, requires, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.limits import LIMITS
-from pdctl.diagnose.predicates import is_standing_still, kv_usage, level, logged, room_failures, silent_s, stands
+from pdctl.diagnose.predicates import (
+    abort_burst,
+    is_standing_still,
+    kv_usage,
+    level,
+    logged,
+    room_failures,
+    silent_s,
+    stands,
+)
 from pdctl.diagnose.ranks import (
     Split,
     Stand,
@@ -20,6 +28,7 @@ from pdctl.diagnose.ranks import (
 )
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.signals import Counter, Event, Gauge
 
 _EXPLAINS = (*STALLS, *FAILURES, Symptom.CRASHED, Symptom.UNHEALTHY, Symptom.STARTING, Symptom.STUCK_SUBSET)
 
@@ -43,7 +52,11 @@ def _settled(case: Case, view: InstanceView, wanted: Split) -> Answer:
         return unknown(f"no stacks of several ranks of {view.name}")
     other = [stand for stand in dumps if stand.split is not wanted]
     if other:
-        return no(f"{view.name}: ranks are {other[0].split.value}: {other[0].text()}", Kind.STACKS, other[0].groups[0].place)
+        return no(
+            f"{view.name}: ranks are {other[0].split.value}: {other[0].text()}",
+            Kind.STACKS,
+            other[0].groups[0].place,
+        )
     if len(dumps) == 2 and not _agree(dumps[0], dumps[1]):
         return unknown("the two dumps differ: the ranks move")
     if len(dumps) == 1 and not is_standing_still(case, view):
@@ -69,20 +82,27 @@ def _split_in_control(case: Case, view: InstanceView) -> Answer:
 def _sets_differ(case: Case, view: InstanceView) -> Answer:
     """Ranks decided for themselves: the requests they timed out are not the same."""
     by_rank: dict[str, set[str]] = {}
-    events = view.all_events(Event.WAITING_TIMEOUT)
+    events = view.end_events(Event.WAITING_TIMEOUT)
     for item in events:
         by_rank.setdefault(item.rank, set()).add(item.group("rid"))
     if len(by_rank) < 2:
         return unknown("no rank tells which requests it gave up")
     sizes = {rank: len(rids) for rank, rids in by_rank.items()}
     if len({frozenset(rids) for rids in by_rank.values()}) == 1:
-        return no(f"all {len(by_rank)} ranks gave up the same {next(iter(sizes.values()))} requests", Kind.LOG)
+        return no(
+            f"all {len(by_rank)} ranks gave up the same {next(iter(sizes.values()))} requests", Kind.LOG
+        )
     small, big = min(sizes, key=lambda rank: sizes[rank]), max(sizes, key=lambda rank: sizes[rank])
-    return yes(f"{big} gave up {sizes[big]} requests, {small} {sizes[small]}: ranks of {view.name} decided alone", Kind.LOG, events[-1].place, len(by_rank))
+    return yes(
+        f"{big} gave up {sizes[big]} requests, {small} {sizes[small]}: ranks of {view.name} decided alone",
+        Kind.LOG,
+        events[-1].place,
+        len(by_rank),
+    )
 
 
 def _different_collectives(case: Case, view: InstanceView) -> Answer:
-    found = view.all_events(Event.COLLECTIVE_MISMATCH)
+    found = view.end_events(Event.COLLECTIVE_MISMATCH)
     if found:
         return yes(f"{view.name}: {found[-1].text[:110]}", Kind.LOG, found[-1].place)
     return unknown("no collective complains about sizes")
@@ -110,10 +130,16 @@ DESYNC = Analyzer(
     explains=_EXPLAINS,
     checks=(
         requires("it has several ranks", _has_ranks),
-        proves("ranks stand at different points of the scheduler", lambda case, view: _not_pipeline(view, _split_in_control(case, view))),
+        proves(
+            "ranks stand at different points of the scheduler",
+            lambda case, view: _not_pipeline(view, _split_in_control(case, view)),
+        ),
         proves("ranks gave up different requests", _sets_differ),
         proves("a collective met another of a different size", _different_collectives),
-        suggests("a collective timed out", lambda case, view: logged(view, Event.COLLECTIVE_TIMEOUT, what="a collective that timed out")),
+        suggests(
+            "a collective timed out",
+            lambda case, view: logged(view, Event.COLLECTIVE_TIMEOUT, what="a collective that timed out"),
+        ),
         suggests("ranks stopped at different times", _one_rank_prints),
     ),
 )
@@ -128,7 +154,8 @@ def _not_pipeline(view: InstanceView, answer: Answer) -> Answer:
 
 
 def _has_stages(case: Case, view: InstanceView) -> Answer:
-    ranks = {word for item in (*view.works, *view.occurrences) for word in item.rank.split() if word.startswith("PP")}
+    printed = [*(work.rank for work in view.works), *(item.rank for item in view.occurrences)]
+    ranks = {word for rank in printed for word in rank.split() if word.startswith("PP")}
     if _is_pipeline(view) or len(ranks) > 1:
         return yes(f"{view.name} has pipeline stages", Kind.TOPOLOGY, value=view.raw.pp)
     if view.raw.pp == 1 or (view.has_log and view.raw.pp is None and not ranks):
@@ -149,9 +176,23 @@ def _stages_disagree(case: Case, view: InstanceView) -> Answer:
     if not failures or not stages or silence is None or silence < LIMITS.silence_s:
         return unknown("no stage failed a request alone, or steps go on")
     first = failures[-1]
-    together = [work for work in view.works if _stage(work.rank) in others and work.at and first.at and abs((work.at - first.at).total_seconds()) <= LIMITS.same_second_s]
+    together = [
+        work
+        for work in view.works
+        if _stage(work.rank) in others
+        and work.at
+        and first.at
+        and abs((work.at - first.at).total_seconds()) <= LIMITS.same_second_s
+    ]
     if together or others:
-        return yes(f"{view.name}: {', '.join(sorted(stages))} failed a request, {', '.join(sorted(others)) or 'others'} ran on; silent for {silence:.0f} s", Kind.LOG, first.place, silence, "s")
+        return yes(
+            f"{view.name}: {', '.join(sorted(stages))} failed a request, "
+            f"{', '.join(sorted(others)) or 'others'} ran on; silent for {silence:.0f} s",
+            Kind.LOG,
+            first.place,
+            silence,
+            "s",
+        )
     return unknown("all stages failed the same requests")
 
 
@@ -170,6 +211,7 @@ STAGES = Analyzer(
         requires("it has pipeline stages", _has_stages),
         proves("a stage failed what another ran", _stages_disagree),
         suggests("stages stand at different points", _stage_split),
+        suggests("a burst of aborts came before", abort_burst),
     ),
 )
 
@@ -184,15 +226,26 @@ def _blocked(case: Case, view: InstanceView) -> Answer:
         return unknown(f"no stacks of {view.name}")
     found = []
     for stand in dumps:
-        calls = [(group, call) for group in stand.groups if not waits_for_input(group.thread) and (call := blocking_call(group.thread))]
+        calls = [
+            (group, call)
+            for group in stand.groups
+            if not waits_for_input(group.thread) and (call := blocking_call(group.thread))
+        ]
         if not calls:
-            return no(f"no scheduler of {view.name} waits in a blocking call", Kind.STACKS, stand.groups[0].place)
+            return no(
+                f"no scheduler of {view.name} waits in a blocking call", Kind.STACKS, stand.groups[0].place
+            )
         found.append(calls[0])
     if len(dumps) == 1 and not is_standing_still(case, view):
         return unknown("one dump of a moving engine proves nothing")
     group, call = found[0]
     own = next((function for function in reversed(group.path)), call)
-    return yes(f"{', '.join(group.ranks[:4])} of {view.name} wait in {call} under {own}", Kind.STACKS, group.place, len(group.ranks))
+    return yes(
+        f"{', '.join(group.ranks[:4])} of {view.name} wait in {call} under {own}",
+        Kind.STACKS,
+        group.place,
+        len(group.ranks),
+    )
 
 
 def _unreachable_info(case: Case, view: InstanceView) -> Answer:
@@ -230,7 +283,9 @@ def _loaded_and_still(case: Case, view: InstanceView) -> Answer:
     steps = view.rise(Counter.STEPS)
     if done is None or running is None or steps is None:
         return unknown(f"{view.name} does not tell of landed requests")
-    text = f"{done.value:g} requests of {view.name} have their KV, {running.value:g} run, {steps.value:g} steps"
+    text = (
+        f"{done.value:g} requests of {view.name} have their KV, {running.value:g} run, {steps.value:g} steps"
+    )
     before = view.gauge_before(Gauge.FETCH_DONE)
     if done.value > 0 and running.value == 0 and steps.value == 0 and before is not None and before.value > 0:
         return yes(text, Kind.METRICS, done.place, done.value)
@@ -242,12 +297,21 @@ def _lock(case: Case, view: InstanceView) -> Answer:
     dumps = [stand for stand in (now, before) if stand is not None]
     if not dumps:
         return unknown(f"no stacks of {view.name}")
-    waits = [[name for group in stand.groups if (name := lock_wait(group.thread)) and not is_in_collective(group.thread)] for stand in dumps]
+    waits = [
+        [
+            name
+            for group in stand.groups
+            if (name := lock_wait(group.thread)) and not is_in_collective(group.thread)
+        ]
+        for stand in dumps
+    ]
     if not all(waits):
         return no(f"no scheduler of {view.name} waits for a lock", Kind.STACKS, dumps[0].groups[0].place)
     if len(dumps) == 1 and not is_standing_still(case, view):
         return unknown("one dump of a moving engine proves nothing")
-    return yes(f"a scheduler of {view.name} waits for a lock in {waits[0][0]}", Kind.STACKS, dumps[0].groups[0].place)
+    return yes(
+        f"a scheduler of {view.name} waits for a lock in {waits[0][0]}", Kind.STACKS, dumps[0].groups[0].place
+    )
 
 
 def _has_work(case: Case, view: InstanceView) -> Answer:
@@ -257,7 +321,13 @@ def _has_work(case: Case, view: InstanceView) -> Answer:
     if waiting is None or steps is None:
         return unknown(f"queue and steps of {view.name} are not known")
     text = f"{waiting:g} wait on {view.name}, {running or 0:g} run, {steps.value:g} steps"
-    if waiting > 0 and running == 0 and steps.value == 0 and usage is not None and LIMITS.gpu_idle_percent / 100 < usage[0] < LIMITS.kv_full:
+    if (
+        waiting > 0
+        and running == 0
+        and steps.value == 0
+        and usage is not None
+        and LIMITS.gpu_idle_percent / 100 < usage[0] < LIMITS.kv_full
+    ):
         return yes(text, Kind.METRICS, steps.place, waiting)
     return unknown(text)
 
@@ -289,7 +359,9 @@ def _together_in_collective(case: Case, view: InstanceView) -> Answer:
     if not dumps:
         return unknown(f"no stacks of {view.name}")
     threads = [group.thread for stand in dumps for group in stand.groups]
-    if any(stand.split is not Split.TOGETHER for stand in dumps) or any(waits_for_input(thread) or handle_wait(thread) for thread in threads):
+    if any(stand.split is not Split.TOGETHER for stand in dumps) or any(
+        waits_for_input(thread) or handle_wait(thread) for thread in threads
+    ):
         return unknown("the ranks do not stand together in a forward pass")
     if not any(is_in_forward(thread) for thread in threads):
         return unknown("the ranks are in no forward pass")
@@ -299,7 +371,7 @@ def _together_in_collective(case: Case, view: InstanceView) -> Answer:
 
 
 def _device_collective_timeout(case: Case, view: InstanceView) -> Answer:
-    found = [item for item in view.all_events(Event.COLLECTIVE_TIMEOUT) if "ms for" not in item.text]
+    found = [item for item in view.end_events(Event.COLLECTIVE_TIMEOUT) if "ms for" not in item.text]
     if found:
         return yes(f"{view.name}: {found[-1].text[:110]}", Kind.LOG, found[-1].place)
     return unknown("no device collective timed out")
@@ -310,7 +382,9 @@ def _spins(case: Case, view: InstanceView) -> Answer:
     if not loads:
         return unknown(f"the GPUs of {view.name} are not known")
     silence = silent_s(view)
-    text = f"GPUs of {view.name} at {min(loads):.0f}-{max(loads):.0f} % without a step for {silence or 0:.0f} s"
+    text = (
+        f"GPUs of {view.name} at {min(loads):.0f}-{max(loads):.0f} % without a step for {silence or 0:.0f} s"
+    )
     if min(loads) >= LIMITS.gpu_spin_percent and silence is not None and silence >= LIMITS.silence_s:
         return yes(text, Kind.GPU, value=min(loads), unit="%")
     return no(text, Kind.GPU, value=min(loads), unit="%")
@@ -327,7 +401,10 @@ GPU = Analyzer(
     explains=_EXPLAINS,
     checks=(
         requires("it has several ranks", _has_ranks),
-        requires("the ranks did not part in the scheduler", lambda case, view: _invert(_split_in_control(case, view))),
+        requires(
+            "the ranks did not part in the scheduler",
+            lambda case, view: _invert(_split_in_control(case, view)),
+        ),
         proves("ranks stand at different points of one forward pass", _split_in_forward),
         proves("all ranks stay in one forward pass", _together_in_collective),
         proves("a device collective timed out", _device_collective_timeout),

@@ -17,7 +17,12 @@ def _stopped(case: Case, view: InstanceView) -> Answer:
         return unknown(f"the processes of {view.name} are not known")
     count = states.count("T")
     if count:
-        return yes(f"{count} of {len(states)} processes of {view.name} are stopped (state T)", Kind.PROCESS, place, count)
+        return yes(
+            f"{count} of {len(states)} processes of {view.name} are stopped (state T)",
+            Kind.PROCESS,
+            place,
+            count,
+        )
     return no(f"no process of {view.name} is stopped", Kind.PROCESS, place, 0)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pdctl.dialects.signals import Event, Gauge
 from pdctl.diagnose.analyzer import FAILURES, STALLS, Analyzer, proves, requires, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
-from pdctl.diagnose.predicates import abort_burst, alive, burst, stalled
+from pdctl.diagnose.predicates import abort_burst, alive, burst, gpus_do_not_spin, stalled
 from pdctl.diagnose.ranks import handle_wait
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.signals import Event, Gauge
 
 
 def waiting_thread(view: InstanceView) -> Answer:
@@ -18,7 +18,12 @@ def waiting_thread(view: InstanceView) -> Answer:
     found = []
     for dump in dumps:
         if dump:
-            waits = [(process, name) for process in dump for thread in process.threads if (name := handle_wait(thread))]
+            waits = [
+                (process, name)
+                for process in dump
+                for thread in process.threads
+                if (name := handle_wait(thread))
+            ]
             if not waits:
                 return no(f"no thread of {view.name} waits for a transfer", Kind.STACKS, dump[0].place)
             found.append(waits)
@@ -26,7 +31,12 @@ def waiting_thread(view: InstanceView) -> Answer:
         return unknown(f"no stacks of {view.name}")
     process, name = found[0][0]
     both = " in both dumps" if len(found) == 2 else ""
-    return yes(f"{len(found[0])} threads of {view.name} wait in {name}{both}", Kind.STACKS, process.place, len(found[0]))
+    return yes(
+        f"{len(found[0])} threads of {view.name} wait in {name}{both}",
+        Kind.STACKS,
+        process.place,
+        len(found[0]),
+    )
 
 
 def _waits_after_abort(case: Case, view: InstanceView) -> Answer:
@@ -43,10 +53,11 @@ def _waits_after_abort(case: Case, view: InstanceView) -> Answer:
 ANALYZER = Analyzer(
     code="PD0304",
     roles=("prefill", "decode"),
-    inputs=(Kind.STACKS, Kind.LOG, Kind.METRICS, Kind.HTTP, Kind.PROCESS, Kind.PROBE),
+    inputs=(Kind.STACKS, Kind.LOG, Kind.GPU, Kind.METRICS, Kind.HTTP, Kind.PROCESS, Kind.PROBE),
     explains=(*STALLS, *FAILURES, Symptom.STUCK_SUBSET),
     checks=(
         requires("it lives", alive),
+        requires("no GPU spins without a step", gpus_do_not_spin),
         proves("a thread waits for a transfer, after aborts", _waits_after_abort),
         suggests("a burst of aborts came before", abort_burst),
         suggests("computed rooms stand still", lambda case, view: stalled(case, view, Gauge.INFLIGHT)),

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from pdctl.dialects.signals import Counter, Event, Gauge
-from pdctl.dialects.versions import VersionRange
 from pdctl.diagnose.analyzer import FAILURES, STALLS, Analyzer, Ask, proves, requires, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.limits import LIMITS
-from pdctl.diagnose.predicates import abort_burst, alive, fix_marker, full_dumps, level, stalled, threads_running
+from pdctl.diagnose.predicates import (
+    abort_burst,
+    alive,
+    fix_marker,
+    full_dumps,
+    gpus_do_not_spin,
+    level,
+    stalled,
+    threads_running,
+)
 from pdctl.diagnose.symptoms import Symptom, progress
 from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.signals import Counter, Event, Gauge
+from pdctl.dialects.versions import VersionRange
 from pdctl.evidence.records import Place
 
 # Function names of the threads: disaggregation/{nixl,mooncake,common,mori}/conn.py, 0.4.7 to 0.5.23.
@@ -35,14 +44,30 @@ def _absent(functions: tuple[str, ...]) -> Ask:
         if not dumps or view.raw.dialect not in _HAS_THREADS:
             return unknown(f"no full thread list of {view.name}")
         lacking = [process for process in dumps if threads_running(process, *functions) == 0]
-        if functions is STATUS and len(lacking) == len(dumps) and not (view.transfer or "").startswith(("mooncake", "mori")):
+        if (
+            functions is STATUS
+            and len(lacking) == len(dumps)
+            and not (view.transfer or "").startswith(("mooncake", "mori"))
+        ):
             # NIXL's decode has had a thread of its own only since 0.5.20.
             return unknown(f"this backend of {view.name} may have no {functions[0]}")
         text = f"{len(lacking)} of {len(dumps)} schedulers of {view.name} have no {functions[0]}"
         if lacking:
-            names = ", ".join(sorted({thread.name for thread in lacking[0].threads if "(" in thread.name})[:3])
-            return yes(f"{text}; they show {names or f'{len(lacking[0].threads)} others'}", Kind.STACKS, lacking[0].place, len(lacking))
-        return no(f"all {len(dumps)} schedulers of {view.name} have a {functions[0]}", Kind.STACKS, dumps[0].place, 0)
+            names = ", ".join(
+                sorted({thread.name for thread in lacking[0].threads if "(" in thread.name})[:3]
+            )
+            return yes(
+                f"{text}; they show {names or f'{len(lacking[0].threads)} others'}",
+                Kind.STACKS,
+                lacking[0].place,
+                len(lacking),
+            )
+        return no(
+            f"all {len(dumps)} schedulers of {view.name} have a {functions[0]}",
+            Kind.STACKS,
+            dumps[0].place,
+            0,
+        )
 
     return ask
 
@@ -52,7 +77,11 @@ def _not_seen_alive(functions: tuple[str, ...]) -> Ask:
 
     def ask(case: Case, view: InstanceView) -> Answer:
         absent = _absent(functions)(case, view)
-        return absent if absent.is_false else yes(f"no dump of {view.name} shows a {functions[0]} everywhere", Kind.STACKS)
+        return (
+            absent
+            if absent.is_false
+            else yes(f"no dump of {view.name} shows a {functions[0]} everywhere", Kind.STACKS)
+        )
 
     return ask
 
@@ -61,11 +90,22 @@ def _printed_death(functions: tuple[str, ...], *gauges: Gauge) -> Ask:
     """Ask whether a traceback ended the thread, and nothing succeeded since."""
 
     def ask(case: Case, view: InstanceView) -> Answer:
-        found = [item for item in view.events(Event.THREAD_DIED) if item.group("thread").split(" ")[0] in functions or (functions is BOOTSTRAP and "MsgGuard" in item.text)]
+        found = [
+            item
+            for item in view.events(Event.THREAD_DIED)
+            if item.group("thread").split(" ")[0] in functions
+            or (functions is BOOTSTRAP and "MsgGuard" in item.text)
+        ]
         if not found:
             return unknown(f"{view.name} prints no such end")
-        if any(progress(view, gauge) for gauge in gauges) and not case.has(Symptom.STALLED, Symptom.STUCK_SUBSET, Symptom.FAILING, Symptom.FAILURES):
-            return no(f"{view.name} printed the end of a thread, but its requests pass since", Kind.LOG, found[-1].place)
+        if any(progress(view, gauge) for gauge in gauges) and not case.has(
+            Symptom.STALLED, Symptom.STUCK_SUBSET, Symptom.FAILING, Symptom.FAILURES
+        ):
+            return no(
+                f"{view.name} printed the end of a thread, but its requests pass since",
+                Kind.LOG,
+                found[-1].place,
+            )
         return yes(f"{view.name}: {found[-1].text[:120]}", Kind.LOG, found[-1].place, len(found))
 
     return ask
@@ -80,7 +120,11 @@ def _metadata_not_taken(case: Case, view: InstanceView) -> Answer:
             continue
         still = case.symptom_of(peer, Symptom.STALLED, Symptom.SUSPECTED)
         text = f"{waiting.value:g} rooms wait on {peer.name}, {view.name} holds {inflight:g}"
-        if still and waiting.value >= LIMITS.asymmetry_floor and waiting.value >= LIMITS.asymmetry_ratio * max(inflight, 1.0):
+        if (
+            still
+            and waiting.value >= LIMITS.asymmetry_floor
+            and waiting.value >= LIMITS.asymmetry_ratio * max(inflight, 1.0)
+        ):
             return yes(text, Kind.METRICS, waiting.place, waiting.value)
         return no(text, Kind.METRICS, waiting.place, waiting.value)
     return unknown("the queues of the two sides are not known")
@@ -88,16 +132,24 @@ def _metadata_not_taken(case: Case, view: InstanceView) -> Answer:
 
 def _affected_version(case: Case, view: InstanceView) -> Answer:
     if fix_marker(view, "nixl_abort_handler"):
-        return no(f"the running code of {view.name} handles ABORT", Kind.SOURCE, Place(f"{view.name}/source.toml"))
+        return no(
+            f"the running code of {view.name} handles ABORT", Kind.SOURCE, Place(f"{view.name}/source.toml")
+        )
     if view.transfer not in (None, "nixl"):
         return no(f"{view.name} transfers by {view.transfer}", Kind.SOURCE)
     if fix_marker(view, "nixl_abort_handler") is False:
-        return yes(f"the running code of {view.name} does not understand ABORT", Kind.SOURCE, Place(f"{view.name}/source.toml"))
+        return yes(
+            f"the running code of {view.name} does not understand ABORT",
+            Kind.SOURCE,
+            Place(f"{view.name}/source.toml"),
+        )
     if view.version is None:
         return unknown(f"the version of {view.name} is not known")
     # sglang #30301: one ABORT kills the thread; handled from 0.5.16 (PR #30352).
     if VersionRange("0.5.13", "0.5.16").holds(view.version):
-        return yes(f"{view.name} runs {view.version}: one ABORT kills this thread (sglang #30301)", Kind.SOURCE)
+        return yes(
+            f"{view.name} runs {view.version}: one ABORT kills this thread (sglang #30301)", Kind.SOURCE
+        )
     return no(f"{view.name} runs {view.version}, which handles ABORT", Kind.SOURCE)
 
 
@@ -117,11 +169,22 @@ def _silent_probe(case: Case, view: InstanceView) -> Answer:
 BOOTSTRAP_DEAD = Analyzer(
     code="PD0301",
     roles=("prefill",),
-    inputs=(Kind.STACKS, Kind.LOG, Kind.METRICS, Kind.SOURCE, Kind.PROBE, Kind.HTTP, Kind.PROCESS, Kind.TOPOLOGY),
+    inputs=(
+        Kind.STACKS,
+        Kind.LOG,
+        Kind.GPU,
+        Kind.METRICS,
+        Kind.SOURCE,
+        Kind.PROBE,
+        Kind.HTTP,
+        Kind.PROCESS,
+        Kind.TOPOLOGY,
+    ),
     explains=_EXPLAINS,
     checks=(
         requires("the family has such a thread", _has_such_threads),
         requires("prefill lives", alive),
+        requires("no GPU spins without a step", gpus_do_not_spin),
         requires("no dump shows the thread everywhere", _not_seen_alive(BOOTSTRAP)),
         proves("a scheduler lacks the thread", _absent(BOOTSTRAP)),
         proves("a traceback ended it", _printed_death(BOOTSTRAP, Gauge.INFLIGHT)),
@@ -141,8 +204,18 @@ def _worker_missing(case: Case, view: InstanceView) -> Answer:
         return unknown(f"no transfer workers in the dumps of {view.name}")
     if min(counts) < max(counts):
         index = counts.index(min(counts))
-        return yes(f"a rank of {view.name} has {min(counts)} transfer workers, others {max(counts)}", Kind.STACKS, dumps[index].place, min(counts))
-    return no(f"every rank of {view.name} has {max(counts)} transfer workers", Kind.STACKS, dumps[0].place, max(counts))
+        return yes(
+            f"a rank of {view.name} has {min(counts)} transfer workers, others {max(counts)}",
+            Kind.STACKS,
+            dumps[index].place,
+            min(counts),
+        )
+    return no(
+        f"every rank of {view.name} has {max(counts)} transfer workers",
+        Kind.STACKS,
+        dumps[0].place,
+        max(counts),
+    )
 
 
 def _one_decode_only(case: Case, view: InstanceView) -> Answer:
@@ -158,11 +231,21 @@ def _one_decode_only(case: Case, view: InstanceView) -> Answer:
 TRANSFER_DEAD = Analyzer(
     code="PD0302",
     roles=("prefill",),
-    inputs=(Kind.STACKS, Kind.LOG, Kind.METRICS, Kind.HTTP, Kind.PROCESS, Kind.TOPOLOGY, Kind.PROBE),
+    inputs=(
+        Kind.STACKS,
+        Kind.LOG,
+        Kind.GPU,
+        Kind.METRICS,
+        Kind.HTTP,
+        Kind.PROCESS,
+        Kind.TOPOLOGY,
+        Kind.PROBE,
+    ),
     explains=_EXPLAINS,
     checks=(
         requires("the family has such a thread", _has_such_threads),
         requires("prefill lives", alive),
+        requires("no GPU spins without a step", gpus_do_not_spin),
         proves("a traceback ended it", _printed_death(TRANSFER, Gauge.INFLIGHT)),
         proves("a rank has fewer workers than its siblings", _worker_missing),
         suggests("only one decode is affected", _one_decode_only),
@@ -188,11 +271,21 @@ def _prefill_finishes(case: Case, view: InstanceView) -> Answer:
 STATUS_DEAD = Analyzer(
     code="PD0303",
     roles=("decode",),
-    inputs=(Kind.STACKS, Kind.LOG, Kind.METRICS, Kind.HTTP, Kind.PROCESS, Kind.TOPOLOGY, Kind.PROBE),
+    inputs=(
+        Kind.STACKS,
+        Kind.LOG,
+        Kind.GPU,
+        Kind.METRICS,
+        Kind.HTTP,
+        Kind.PROCESS,
+        Kind.TOPOLOGY,
+        Kind.PROBE,
+    ),
     explains=_EXPLAINS,
     checks=(
         requires("the family has such a thread", _has_such_threads),
         requires("decode lives", alive),
+        requires("no GPU spins without a step", gpus_do_not_spin),
         requires("no dump shows the thread everywhere", _not_seen_alive(STATUS)),
         proves("a traceback ended it", _printed_death(STATUS, Gauge.TRANSFER)),
         proves("a scheduler lacks the thread", _absent(STATUS)),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pdctl.dialects.signals import Counter, Event, Gauge
 from pdctl.diagnose.analyzer import ENGINES, FAILURES, STALLS, Analyzer, proves, requires, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
@@ -13,8 +12,8 @@ from pdctl.diagnose.events import Occurrence
 from pdctl.diagnose.hidden import queue_floor
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.predicates import (
-    age_skew,
     aborted_rooms,
+    age_skew,
     alive,
     burst,
     grew,
@@ -26,6 +25,7 @@ from pdctl.diagnose.predicates import (
 )
 from pdctl.diagnose.symptoms import Symptom, progress
 from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.signals import Counter, Event, Gauge
 
 _TRANSPORT = (Event.TRANSPORT_ERROR, Event.TRANSPORT_TIMEOUT)
 _CONFIGURED = (Event.MISMATCH, Event.WRONG_PEER, Event.REGISTRY_UNREACHABLE, Event.CORRUPTION)
@@ -44,7 +44,11 @@ def _floor(case: Case, view: InstanceView) -> Answer:
         return no(f"KV of {view.name} is full ({usage[0]:.2f}): it waits for capacity", usage[1])
     if room_failures(view) or view.events(Event.TRANSFER_FAILED):
         return unknown("rooms of this queue fail, so they do not stay")
-    return yes(f"{floor[0]:g} transfers of {view.name} stayed for {floor[1]:.0f} min while others passed", Kind.LOG, value=floor[0])
+    return yes(
+        f"{floor[0]:g} transfers of {view.name} stayed for {floor[1]:.0f} min while others passed",
+        Kind.LOG,
+        value=floor[0],
+    )
 
 
 def _fetch_flat(case: Case, view: InstanceView) -> Answer:
@@ -65,15 +69,27 @@ def _no_failures(case: Case, view: InstanceView) -> Answer:
     return yes("neither side reports a failure", Kind.LOG) if view.has_log else unknown("no log")
 
 
+def _waits_without_abort(case: Case, view: InstanceView) -> Answer:
+    """A thread waits for the same transfer in both dumps, and nobody aborted anything."""
+    waits = waiting_thread(view)
+    if not waits.is_true or not view.raw.stacks_prev:
+        return unknown("no thread is seen twice waiting for a transfer")
+    aborted = any(
+        aborted_rooms(side) or side.events(Event.TRANSFER_FAILED) for side in (view, *case.peers(view))
+    )
+    return unknown("transfers were aborted or failed") if aborted else waits
+
+
 STUCK = Analyzer(
     code="PD0306",
-    roles=("decode",),
+    roles=("decode", "prefill"),
     inputs=(Kind.METRICS, Kind.LOG, Kind.HTTP, Kind.PROCESS, Kind.STACKS),
     explains=_EXPLAINS,
     checks=(
-        requires("decode lives", alive),
+        requires("it lives", alive),
         requires("its peers live", peers_alive),
         proves("the transfer queue keeps a floor", _floor),
+        proves("a thread waits for a transfer nobody aborted", _waits_without_abort),
         suggests("transfers under way, none ends", _fetch_flat),
         suggests("a thread waits for a transfer", lambda case, view: waiting_thread(view)),
     ),
@@ -90,7 +106,9 @@ def _fails_since(case: Case, view: InstanceView) -> Answer:
         start = max((one.started_at for one in sides if one.started_at), default=None)
         late = [item for item in found if start is None or item.at is None or item.at >= start]
         if late:
-            return yes(f"{side.name} since the restart: {late[-1].text[:110]}", Kind.LOG, late[-1].place, len(late))
+            return yes(
+                f"{side.name} since the restart: {late[-1].text[:110]}", Kind.LOG, late[-1].place, len(late)
+            )
     return unknown("no failure after the restart in the logs")
 
 
@@ -119,8 +137,33 @@ def _total_asymmetry(case: Case, view: InstanceView) -> Answer:
         if own is None or other is None or not young.is_true:
             continue
         if (own.value + other.value) > 0:
-            return yes(f"failed transfers: {view.name} {own.value:g}, {peer.name} {other.value:g}", Kind.METRICS, own.place, own.value)
+            return yes(
+                f"failed transfers: {view.name} {own.value:g}, {peer.name} {other.value:g}",
+                Kind.METRICS,
+                own.place,
+                own.value,
+            )
     return unknown("no failed transfers are counted")
+
+
+def _probe_hangs(case: Case, view: InstanceView) -> Answer:
+    """A request through the restarted instance hangs."""
+    young = view.age_of_process_s
+    for probe in case.probes:
+        if not probe.timed_out:
+            continue
+        if (
+            probe.via == view.name
+            and young is not None
+            and all((peer.age_of_process_s or 0) > young for peer in case.peers(view))
+        ):
+            return yes(
+                f"a request through {view.name}, the younger side, hangs",
+                Kind.PROBE,
+                value=probe.took_ms,
+                unit="ms",
+            )
+    return unknown("no request through the younger side is known to hang")
 
 
 def _not_serving(case: Case, view: InstanceView) -> Answer:
@@ -142,6 +185,7 @@ RESTART = Analyzer(
         suggests("failures since the restart", _fails_since),
         suggests("failures are asymmetric", _asymmetric),
         suggests("failures are counted", _total_asymmetry),
+        suggests("a request through the younger side hangs", _probe_hangs),
     ),
 )
 
@@ -160,7 +204,13 @@ def _ends_by_clock(case: Case, view: InstanceView) -> Answer:
     quantum = quantised(room_failures(view, "timed out"))
     if quantum is None:
         return unknown(f"rooms of {view.name} do not end by one timeout")
-    return yes(f"{quantum[1]} rooms of {view.name} ended exactly {quantum[0]:.0f} s after they began to wait", Kind.LOG, room_failures(view, "timed out")[-1].place, quantum[0], "s")
+    return yes(
+        f"{quantum[1]} rooms of {view.name} ended exactly {quantum[0]:.0f} s after they began to wait",
+        Kind.LOG,
+        room_failures(view, "timed out")[-1].place,
+        quantum[0],
+        "s",
+    )
 
 
 def _other_failed(case: Case, view: InstanceView) -> Answer:
@@ -168,7 +218,12 @@ def _other_failed(case: Case, view: InstanceView) -> Answer:
     for peer in case.peers(view):
         found = burst(aborted_rooms(peer)) or burst(peer.events(Event.TRANSFER_FAILED))
         if found:
-            return yes(f"{peer.name}: {len(found)} rooms failed within a minute ({found[0].text[:70]})", Kind.LOG, found[0].place, len(found))
+            return yes(
+                f"{peer.name}: {len(found)} rooms failed within a minute ({found[0].text[:70]})",
+                Kind.LOG,
+                found[0].place,
+                len(found),
+            )
     return unknown("no burst of failures on the other side")
 
 
@@ -182,7 +237,13 @@ def _told_one_side(case: Case, view: InstanceView) -> Answer:
                 continue
             gap = (late.at - item.at).total_seconds()
             if gap >= LIMITS.silence_s:
-                return yes(f"room {item.group('room')[-6:]} failed on {peer.name}, {view.name} waited {gap:.0f} s more", Kind.LOG, late.place, gap, "s")
+                return yes(
+                    f"room {item.group('room')[-6:]} failed on {peer.name}, {view.name} waited {gap:.0f} s more",
+                    Kind.LOG,
+                    late.place,
+                    gap,
+                    "s",
+                )
     return unknown("no room with different ends on the two sides")
 
 
@@ -190,7 +251,11 @@ def _waits_alone(case: Case, view: InstanceView) -> Answer:
     """Many rooms wait here, and the other side holds none."""
     waiting = level(view, Gauge.TRANSFER)
     peers = case.peers(view)
-    held = [(level(peer, Gauge.INFLIGHT) or 0.0) + (level(peer, Gauge.BOOTSTRAP) or 0.0) for peer in peers if level(peer, Gauge.INFLIGHT) is not None]
+    held = [
+        (level(peer, Gauge.INFLIGHT) or 0.0) + (level(peer, Gauge.BOOTSTRAP) or 0.0)
+        for peer in peers
+        if level(peer, Gauge.INFLIGHT) is not None
+    ]
     if waiting is None or not held:
         return unknown("the queues of the two sides are not known")
     text = f"{waiting:g} rooms wait on {view.name}, prefill holds {sum(held):g}"
@@ -208,7 +273,9 @@ def _waits_on_failed(case: Case, view: InstanceView) -> Answer:
     for peer in case.peers(view):
         found = peer.events(Event.TRANSFER_FAILED) or room_failures(peer)
         if found and not view.events(Event.TRANSFER_FAILED):
-            return yes(f"{waits.text}; {peer.name}: {found[0].text[:80]}", Kind.STACKS, waits.place, len(found))
+            return yes(
+                f"{waits.text}; {peer.name}: {found[0].text[:80]}", Kind.STACKS, waits.place, len(found)
+            )
     return unknown("the other side reports no failure")
 
 
@@ -245,19 +312,41 @@ def _transport(view: InstanceView) -> tuple[Occurrence, ...]:
 
 def _errors_among_the_living(case: Case, view: InstanceView) -> Answer:
     """Transport errors of this incarnation, both sides alive and of one age, other transfers pass."""
-    errors = _transport(view)
+    errors = [item for item in _transport(view) if (view.age_s(item.at) or 0.0) <= LIMITS.recent_errors_s]
     if len(errors) < 2:
-        return unknown(f"{view.name} prints no series of transport errors")
+        return unknown(f"{view.name} prints no recent series of transport errors")
+    if _is_rare(view, len(errors)):
+        return unknown(f"{view.name}: {len(errors)} transport errors among very many transfers that pass")
     skew = age_skew(case, view)
     if skew.is_true:
         return unknown(skew.text)
     living = either_dead(case, view)
     if not living.is_true:
         return unknown(living.text)
-    passed = any(progress(side, Gauge.TRANSFER) or progress(side, Gauge.INFLIGHT) for side in (view, *case.peers(view)))
+    passed = any(
+        progress(side, Gauge.TRANSFER) or progress(side, Gauge.INFLIGHT) for side in (view, *case.peers(view))
+    )
     if not passed and not _works_after(view, errors[0]):
         return unknown("no other transfer is known to pass")
-    return yes(f"{view.name}: {len(errors)} transport errors between living peers ({errors[0].text[:80]})", Kind.LOG, errors[0].place, len(errors))
+    return yes(
+        f"{view.name}: {len(errors)} transport errors between living peers ({errors[0].text[:80]})",
+        Kind.LOG,
+        errors[0].place,
+        len(errors),
+    )
+
+
+def _is_rare(view: InstanceView, errors: int) -> bool:
+    """Return whether so many requests pass that a few errors do not matter."""
+    failed, done = view.rise(Counter.TRANSFERS_FAILED), view.rise(Counter.REQUESTS_DONE)
+    if failed is not None and done is not None and failed.value + done.value > 0:
+        return failed.value / (failed.value + done.value) < LIMITS.rare_share
+    good = sum(
+        1
+        for item in view.events(Event.ACCESS)
+        if item.group("status") == "200" and item.group("method") == "POST"
+    )
+    return good > 0 and errors / (errors + good) < LIMITS.rare_share
 
 
 def _works_after(view: InstanceView, first: Occurrence) -> bool:
@@ -305,23 +394,43 @@ def _mooncake(case: Case, view: InstanceView) -> Answer:
 def _open_sessions(view: InstanceView) -> Iterable[Occurrence]:
     """Yield session failures that no recovery followed."""
     for item in view.events(Event.SESSION_FAILED):
-        later = (one for one in view.events(Event.SESSION_RECOVERED) if one.group("session") == item.group("session"))
+        later = (
+            one
+            for one in view.events(Event.SESSION_RECOVERED)
+            if one.group("session") == item.group("session")
+        )
         if not any(one.at and item.at and one.at >= item.at for one in later):
             yield item
 
 
 def _refused_since(case: Case, view: InstanceView) -> Answer:
     failed = next(iter(_open_sessions(view)), None)
-    named = room_failures(view, "is not alive") or tuple(item for peer in case.peers(view) for item in room_failures(peer, "is not alive"))
+    named = room_failures(view, "is not alive") or tuple(
+        item for peer in case.peers(view) for item in room_failures(peer, "is not alive")
+    )
     if len(named) >= LIMITS.burst_events:
-        return yes(f"{len(named)} rooms refused: {named[-1].group('reason')[:90]}", Kind.LOG, named[-1].place, len(named))
+        return yes(
+            f"{len(named)} rooms refused: {named[-1].group('reason')[:90]}",
+            Kind.LOG,
+            named[-1].place,
+            len(named),
+        )
     if failed is None:
         return unknown("no session failure without recovery")
     for peer in case.peers(view):
-        after = [item for item in room_failures(peer, "might be dead", "not alive") if item.at and failed.at and item.at > failed.at]
+        after = [
+            item
+            for item in room_failures(peer, "might be dead", "not alive")
+            if item.at and failed.at and item.at > failed.at
+        ]
         tried = [item for item in _transport(view) if item.at and failed.at and item.at > failed.at]
         if len(after) >= LIMITS.burst_events and not tried:
-            return yes(f"{failed.text[:60]} and no attempt since; {len(after)} rooms of {peer.name} failed at once", Kind.LOG, failed.place, len(after))
+            return yes(
+                f"{failed.text[:60]} and no attempt since; {len(after)} rooms of {peer.name} failed at once",
+                Kind.LOG,
+                failed.place,
+                len(after),
+            )
     return unknown("nothing failed after the session did")
 
 

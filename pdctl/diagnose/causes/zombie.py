@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pdctl.dialects.signals import Event
 from pdctl.diagnose.analyzer import ENGINES, FAILURES, STALLS, Analyzer, proves, requires, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.signals import Event
 from pdctl.evidence.records import Place
 
 
@@ -26,12 +26,24 @@ def _rank_dead(case: Case, view: InstanceView) -> Answer:
         return unknown(f"the processes of {view.name} are not known")
     dead = [item for item in states if item.state in ("gone", "Z")]
     if dead and len(dead) < len(states):
-        return yes(f"{view.name}: {dead[0].label} is dead, {len(states) - len(dead)} others live", Kind.PROCESS, place, len(dead))
+        return yes(
+            f"{view.name}: {dead[0].label} is dead, {len(states) - len(dead)} others live",
+            Kind.PROCESS,
+            place,
+            len(dead),
+        )
     tp = view.raw.tp or 1
-    ranks = [item for item in states if "scheduler" in item.label or "Worker" in item.label or "EngineCore" in item.label]
+    ranks = [
+        item
+        for item in states
+        if "scheduler" in item.label or "Worker" in item.label or "EngineCore" in item.label
+    ]
     nodes = view.raw.nodes or 1
     if len(ranks) > 1 and nodes == 1 and len(ranks) < tp and "scheduler" in ranks[0].label:
         return yes(f"{view.name}: {len(ranks)} of {tp} ranks are there", Kind.PROCESS, place, len(ranks))
+    helpers = [item for item in states if "detokenizer" in item.label]
+    if helpers and not any("scheduler" in item.label for item in states):
+        return yes(f"{view.name} has a detokenizer and no scheduler", Kind.PROCESS, place, 0)
     return no(f"{view.name}: all {len(states)} processes live", Kind.PROCESS, place, 0)
 
 
