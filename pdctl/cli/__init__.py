@@ -29,6 +29,9 @@ COMMANDS = {
     "probe": "Send a real request and time each stage of it.",
     "diagnose": "Say what is wrong, what was ruled out and what to do next.",
     "codes": "List every finding pdctl knows.",
+    "snapshot": "Keep the evidence: metrics, stacks, logs, and an archive that can be sent.",
+    "redact": "Make an archive that can be sent of evidence that was kept.",
+    "snapshot-and-restart": "Keep the evidence of a wedge, bring service back, prove it.",
     "restart": "Restart engines as planned, and prove that service is back.",
     "history": "List what was restarted, by whom, why, and what came of it.",
 }

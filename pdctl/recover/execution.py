@@ -84,7 +84,7 @@ class Execution:
             left_s = max(0.0, self._plan.drain_s - (time.monotonic() - began))
             was_killed = self._manager.await_stopped(target.name, left_s)
             if not self._past().has(Step.STOPPED, target.name):
-                how = "killed" if was_killed else "left by itself"
+                how = "killed" if was_killed else "left by itself" if target.pid else "did not run"
                 self._note(Step.STOPPED, target.name, how, took_s=time.monotonic() - began)
 
     def _start(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
@@ -76,17 +77,29 @@ def _acted(run: _Run, proposal: Proposal, targets: tuple[plan.Target, ...], choi
     run.ledger.append(_first_line(whole.id, proposal, run.request))
     notes = Notes(run.ledger, whole.id)
     following = Following(run.folder, whole.id, run.operations.say, proposal.predicted_s)
-    archive = None
+    kept = None
     try:
         if choice is Choice.SNAPSHOT and run.operations.snapshot:
             notes.note(Step.SNAPSHOT)
-            archive = run.operations.snapshot()
+            kept = run.operations.snapshot()
             run.phases.lap("snapshot")
         following.hand_over(whole)
     except (KeyboardInterrupt, PdctlError):
         notes.note(Step.ENDED, detail="before the first signal", outcome=Outcome.CANCELLED)
         raise
-    return _finished(run, whole, following, archive)
+    result = _finished(run, whole, following)
+    return msgspec.structs.replace(result, kept=str(kept), archive=_shared(run, kept)) if kept else result
+
+
+def _shared(run: _Run, kept: Path) -> str | None:
+    """Make the archive, now that service is back; what goes wrong with it costs nobody anything."""
+    if run.operations.share is None:
+        return None
+    try:
+        return str(run.operations.share(kept))
+    except PdctlError as error:
+        run.operations.say(f"no archive was made: {error.message}; later: pdctl redact {kept}")
+        return None
 
 
 def _continued(folder: StateFolder, ledger: Ledger, recovery: str, request: Request, operations: Operations) -> Result:
@@ -94,11 +107,11 @@ def _continued(folder: StateFolder, ledger: Ledger, recovery: str, request: Requ
     began_by = ledger.recovery(recovery).entries[0].by
     operations.say(f"{recovery} of {began_by} is half done; finishing it first")
     run = _Run(folder, ledger, request, operations, Phases())
-    result = _finished(run, whole, Following(folder, recovery, operations.say), None)
+    result = _finished(run, whole, Following(folder, recovery, operations.say))
     return msgspec.structs.replace(result, was_continued=True)
 
 
-def _finished(run: _Run, whole: plan.Plan, following: Following, archive: str | None) -> Result:
+def _finished(run: _Run, whole: plan.Plan, following: Following) -> Result:
     """Follow the execution, verify, write the end down."""
     outcome, detail = following.until_executed()
     run.phases.split(_execution_phases(run.ledger.recovery(whole.id)))
@@ -129,7 +142,6 @@ def _finished(run: _Run, whole: plan.Plan, following: Following, archive: str | 
         after=after,
         phases=end.phases,
         verification=proof,
-        snapshot=archive,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
@@ -42,7 +43,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     after: tuple[InstanceState, ...] = ()
     phases: tuple[PhaseTime, ...] = ()
     verification: Verification | None = None
-    snapshot: str | None = None
+    kept: str | None = None
+    """Directory of the exact evidence, on this machine."""
+    archive: str | None = None
+    """The redacted archive, to be sent."""
     proposal: Proposal | None = None
     was_continued: bool = False
 
@@ -61,8 +65,10 @@ class Operations:
     """Asks a person on a terminal."""
     diagnose: Callable[[], Report] | None = None
     """Collects, reads and judges the live deployment."""
-    snapshot: Callable[[], str] | None = None
-    """Keeps the evidence; returns the path of the shared archive. Called while everything still stands."""
+    snapshot: Callable[[], Path] | None = None
+    """Keeps the evidence and returns its directory. Called while everything still stands."""
+    share: Callable[[Path], Path] | None = None
+    """Makes the shared archive of a kept directory, when service is back."""
     snapshot_budget_s: float = 10.0
 
 

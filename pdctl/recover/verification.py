@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -17,7 +18,7 @@ from pdctl.collect import liveness
 from pdctl.collect.http import Timeouts, client_for
 from pdctl.deployment.model import Deployment, Instance, Role
 from pdctl.dialects.answers import json_value
-from pdctl.errors import CannotTell, PdctlError, UsageError
+from pdctl.errors import CannotTell, PdctlError, Refused, UsageError
 from pdctl.probe import ProbeReport, Verdict, prove
 from pdctl.recover import failure_counters
 from pdctl.recover.ledger import Outcome
@@ -32,7 +33,9 @@ SETTLE_S = 2.0
 """An engine of ours tells its peer of a failure within this time; a late one must not slip through."""
 ROUTER_WAIT_S = 5.0
 """A router notices a returned engine within about a second of its /health."""
+ROUTER_ASK_S = 1.0
 POLL_S = 0.1
+LOCK_WAIT_S = 3.0
 _ASK = Timeouts(connect_s=2.0, read_s=2.0, total_s=3.0)
 
 
@@ -109,24 +112,24 @@ def _pair(deployment: Deployment, pair: tuple[Instance, Instance], locks: Path, 
     began = time.monotonic()
 
     def first() -> list[ProbeReport]:
-        return [prove(alone, direct=True, count=FIRST_LANE, timeout_s=timeout_s)]
+        return [_prove(partial(prove, alone, direct=True, count=FIRST_LANE, timeout_s=timeout_s))]
 
     def second() -> list[ProbeReport]:
-        return [
-            prove(alone, direct=True, prompt_tokens=long_tokens, timeout_s=timeout_s, lock_folder=locks),
-            prove(alone, direct=True, count=SECOND_LANE, timeout_s=timeout_s, lock_folder=locks),
-        ]
+        ask = partial(prove, alone, direct=True, timeout_s=timeout_s, lock_folder=locks)
+        return [_prove(partial(ask, prompt_tokens=long_tokens)), _prove(partial(ask, count=SECOND_LANE))]
 
     try:
         with ThreadPoolExecutor(max_workers=2) as pool:
             lanes = [pool.submit(lane) for lane in (first, second)]
             reports = [report for lane in lanes for report in lane.result()]
     except (UsageError, CannotTell) as error:
-        # A family that takes no request without its router: the way through the router has to do.
         if deployment.router is None:
-            raise
-        via = f"{via}, through the router ({error.message})"
-        reports = _by_router(deployment, FIRST_LANE + SECOND_LANE + 1, timeout_s)
+            return _unproven(via, error, began)
+        # A family that takes no request without its router: the way through the router has to do.
+        count = FIRST_LANE + SECOND_LANE + 1
+        return _by_router(deployment, f"{via}, through the router ({error.message})", count, timeout_s, began)
+    except PdctlError as error:
+        return _unproven(via, error, began)
     return _proof(via, reports, began)
 
 
@@ -136,14 +139,33 @@ def _through_router(deployment: Deployment, timeout_s: float, pause: Callable[[f
         return None
     began = time.monotonic()
     while time.monotonic() - began < ROUTER_WAIT_S:
-        if liveness.ask_all([router], POLL_S * 10, with_loads=False)[router.name].is_well:
+        if liveness.ask_all([router], ROUTER_ASK_S, with_loads=False)[router.name].is_well:
             break
         pause(POLL_S)
-    return _proof("router", _by_router(deployment, ROUTER_PROBES, timeout_s), began)
+    return _by_router(deployment, "router", ROUTER_PROBES, timeout_s, began)
 
 
-def _by_router(deployment: Deployment, count: int, timeout_s: float) -> list[ProbeReport]:
-    return [prove(deployment, count=count, timeout_s=timeout_s)]
+def _by_router(deployment: Deployment, via: str, count: int, timeout_s: float, began: float) -> Proof:
+    try:
+        return _proof(via, [_prove(partial(prove, deployment, count=count, timeout_s=timeout_s))], began)
+    except PdctlError as error:
+        return _unproven(via, error, began)
+
+
+def _prove(send: Callable[[], ProbeReport]) -> ProbeReport:
+    """Send requests as soon as the pair's lock is free: the process of the one before may just be ending."""
+    ends_at = time.monotonic() + LOCK_WAIT_S
+    while True:
+        try:
+            return send()
+        except Refused:
+            if time.monotonic() >= ends_at:
+                raise
+            time.sleep(POLL_S)
+
+
+def _unproven(via: str, error: PdctlError, began: float) -> Proof:
+    return Proof(via=via, passed=0, sent=0, why=error.message, took_s=round(time.monotonic() - began, 3))
 
 
 def _proof(via: str, reports: list[ProbeReport], began: float) -> Proof:

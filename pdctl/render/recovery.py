@@ -81,7 +81,8 @@ def as_json(result: Result) -> str:
         "after": result.after,
         "phases": result.phases,
         "verification": result.verification,
-        "snapshot": result.snapshot,
+        "kept": result.kept,
+        "archive": result.archive,
         "plan": _plan(proposal) if proposal else None,
     }
     return msgspec.json.format(msgspec.json.encode(shown), indent=2).decode()
@@ -114,8 +115,10 @@ def print_result(result: Result, console: Console) -> None:
         console.print(f"{phase.took_s:8.1f} s  {phase.name}", markup=False)
     if result.phases:
         console.print(f"{sum(phase.took_s for phase in result.phases):8.1f} s  in all", markup=False)
-    if result.snapshot:
-        console.print(f"evidence    {result.snapshot}", markup=False)
+    if result.kept:
+        console.print(f"evidence    {result.kept} (exact, deleted after 14 days)", markup=False)
+    if result.archive:
+        console.print(f"to send     {result.archive} (redacted)", markup=False)
     words = WORDS.get(result.outcome, str(result.outcome)) if result.outcome else ""
     console.print(words + (f": {result.detail}" if result.detail else ""), markup=False)
     if result.outcome is Outcome.ROUTER:
