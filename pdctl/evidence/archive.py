@@ -56,15 +56,14 @@ def write(target: Path, inventory: Manifest, files: Files) -> None:
     except OSError as error:
         raise PdctlError(f"cannot write {target}: {error.strerror}", "name another place with --out") from error
     ordered = [(manifest.FILE, msgspec.json.encode(inventory)), *sorted(files.items(), key=lambda item: len(item[1]))]
-    with os.fdopen(descriptor, "wb") as file:
-        finished = 0
+    finished = 0
+    # Unbuffered: closing must not try again to write what did not fit.
+    with os.fdopen(descriptor, "wb", buffering=0) as file:
         try:
             for name, data in ordered:
-                file.write(gzip.compress(_entry(name, data), 6))
-                file.flush()
+                _write_all(file, gzip.compress(_entry(name, data), 6))
                 finished = file.tell()
-            file.write(gzip.compress(_TAR_END))
-            file.flush()
+            _write_all(file, gzip.compress(_TAR_END))
         except BaseException as error:
             _cut(target, finished)
             if isinstance(error, OSError):
@@ -92,7 +91,9 @@ def _members(path: Path) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     budget = MOST_BYTES
     try:
-        with tarfile.open(path, "r|gz") as archive:
+        # tarfile's own "r|gz" ends after the first gzip member.
+        # Small blocks: a larger one could reach into a member that was cut, and lose those before it.
+        with gzip.open(path) as stream, tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as archive:
             for member in archive:
                 _refuse_dangerous(path, member)
                 if member.isdir():
@@ -135,6 +136,12 @@ def _entry(name: str, data: bytes) -> bytes:
     info.mode = 0o600
     padding = b"\0" * (-len(data) % _BLOCK)
     return info.tobuf(format=tarfile.GNU_FORMAT) + data + padding
+
+
+def _write_all(file: io.FileIO, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) :]
 
 
 def _cut(target: Path, finished: int) -> None:
