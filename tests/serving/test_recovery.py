@@ -28,7 +28,8 @@ class Served:
 
     def pdctl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run pdctl to its end; recoveries take longer than other commands."""
-        process = pdctl_process.start(self.home, *arguments, **ENVIRONMENT)
+        # The router, unlike us, would ask its workers through a proxy from the environment.
+        process = pdctl_process.start(self.home, *arguments, HTTP_PROXY="", http_proxy="", **ENVIRONMENT)
         out, err = process.communicate(timeout=200)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
