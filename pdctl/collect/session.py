@@ -162,9 +162,7 @@ class Collector:
         if tier >= 2:
             # One instance after the other: never all ranks of both roles at a standstill.
             for target in suspects:
-                self._progress(
-                    f"{target.name}: native stacks; its processes stand still for some tenths of a second"
-                )
+                self._progress(f"{target.name}: native stacks; its processes stand still for some tenths of a second")
                 await run.do(plan.dumps(target, run.context, plan.NATIVE, Mode.NATIVE))
 
     def _targets(self, table: host_processes.Table) -> tuple[Target, ...]:
