@@ -99,22 +99,22 @@ class Collector:
 
     async def _run(self, timeout_s: float, body: Callable[[_Run], Awaitable[None]]) -> CollectionSummary:
         started = time.monotonic()
-        async with Fetcher() as fetcher:
-            is_fleet = len(self._deployment.instances) > FLEET
-            context = Context(
-                fetcher=fetcher,
-                deadline=Deadline(timeout_s - FINISH_S),
-                is_fleet=is_fleet,
-                get_timeout_s=FLEET_GET_S if is_fleet else GET_S,
-                prometheus=self._prometheus,
-            )
-            run = _Run(context, self._directory)
-            try:
-                await body(run)
-            finally:
-                # Also after Ctrl-C: what was taken stays readable.
-                run.give_up()
-                self._write_captures()
+        fetcher = Fetcher()
+        is_fleet = len(self._deployment.instances) > FLEET
+        context = Context(
+            fetcher=fetcher,
+            deadline=Deadline(timeout_s - FINISH_S),
+            is_fleet=is_fleet,
+            get_timeout_s=FLEET_GET_S if is_fleet else GET_S,
+            prometheus=self._prometheus,
+        )
+        run = _Run(context, self._directory)
+        try:
+            await body(run)
+        finally:
+            # Also after Ctrl-C: what was taken stays readable.
+            run.give_up()
+            self._write_captures()
         return summarise(self._directory, fetcher, took_s=round(time.monotonic() - started, 2))
 
     async def _both(self, run: _Run, tier: int, interval_s: float) -> None:
@@ -195,7 +195,9 @@ class _Run:
         for job in jobs:
             by_target.setdefault(job.target.name, []).append(job)
             self._pending |= {(job.target.name, name) for name in job.files}
-        task: asyncio.Future[list[None]] = asyncio.gather(*(self._instance(items) for items in by_target.values()))
+        # Who let us wait before goes first: its timeouts run while the others answer.
+        ordered = sorted(by_target, key=lambda name: not self._was_late(name))
+        task: asyncio.Future[list[None]] = asyncio.gather(*(self._instance(by_target[name]) for name in ordered))
         self._tasks.append(task)
         return task
 
@@ -210,6 +212,9 @@ class _Run:
         for owner, name in sorted(self._pending):
             lost = Taken(name=name, status=Status.TIMEOUT, error="the collection was interrupted", at=records.now())
             self._directory.add(owner, [lost])
+
+    def _was_late(self, name: str) -> bool:
+        return any(item.status is Status.TIMEOUT for item in self._directory.taken[name].values())
 
     async def _instance(self, jobs: Sequence[Job]) -> None:
         async with self._slots:
