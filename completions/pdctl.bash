@@ -18,7 +18,7 @@ _pdctl() {
     if [[ $cur == = ]]; then cur=; elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi
     for ((i = 1; i < COMP_CWORD; i++)); do
         case ${COMP_WORDS[i]} in
-            up|down|status|logs|attach|probe|diagnose|codes|stacks|metrics) command=${COMP_WORDS[i]}; break ;;
+            up|down|status|logs|attach|probe|diagnose|codes|stacks|metrics|snapshot|redact|snapshot-and-restart|restart|history) command=${COMP_WORDS[i]}; break ;;
         esac
     done
     case $command:$prev in
@@ -67,6 +67,27 @@ _pdctl() {
         metrics:--output|metrics:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
         metrics:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
         metrics:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        snapshot:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        snapshot:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        snapshot:--timeout) return ;;
+        snapshot:--out) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        snapshot:--output|snapshot:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        redact:--out) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        snapshot-and-restart:--reason) return ;;
+        snapshot-and-restart:--drain) return ;;
+        snapshot-and-restart:--timeout) return ;;
+        snapshot-and-restart:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        snapshot-and-restart:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        snapshot-and-restart:--output|snapshot-and-restart:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        restart:--reason) return ;;
+        restart:--drain) return ;;
+        restart:--timeout) return ;;
+        restart:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        restart:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        restart:--output|restart:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        history:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        history:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        history:--output|history:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
     esac
     case $command:$cur in
         :-*) words="--version --help -h" ;;
@@ -80,11 +101,17 @@ _pdctl() {
         codes:-*) words="--output -o --help -h" ;;
         stacks:-*) words="--native --timeout --output -o --file --name --help -h" ;;
         metrics:-*) words="--grep --all --interval --timeout --output -o --file --name --help -h" ;;
+        snapshot:-*) words="--file --name --stacks --timeout --out --output -o --help -h" ;;
+        redact:-*) words="--out --help -h" ;;
+        snapshot-and-restart:-*) words="--reason --yes -y --force --accept-drift --dry-run --drain --timeout --file --name --output -o --help -h" ;;
+        restart:-*) words="--reason --yes -y --force --accept-drift --dry-run --drain --timeout --file --name --output -o --help -h" ;;
+        history:-*) words="--file --name --output -o --help -h" ;;
         logs:*) words=$(_pdctl_instances) ;;
         diagnose:*) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
         stacks:*) words=$(_pdctl_instances) ;;
         metrics:*) words=$(_pdctl_instances) ;;
-        :*) words="up down status logs attach probe diagnose codes stacks metrics" ;;
+        redact:*) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        :*) words="up down status logs attach probe diagnose codes stacks metrics snapshot redact snapshot-and-restart restart history" ;;
     esac
     COMPREPLY=($(compgen -W "$words" -- "$cur"))
 }

@@ -98,3 +98,44 @@ complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l file -d 'Deploymen
 complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
 complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l help -s h -d 'Show this message and exit.'
 complete -c pdctl -n '__fish_seen_subcommand_from metrics' -a '(__pdctl_instances)'
+complete -c pdctl -n __fish_use_subcommand -a snapshot -d 'Keep the evidence: metrics, stacks, logs, and an archive that can be sent.'
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot' -l stacks -d 'Two dumps of every process’s stacks, without stopping it.'
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot' -l timeout -d 'Seconds for everything together.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot' -l out -d 'Where the shared archive goes.' -r -F
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot' -l output -s o -d 'Form of the result.' -x -a 'table json'
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot' -l help -s h -d 'Show this message and exit.'
+complete -c pdctl -n __fish_use_subcommand -a redact -d 'Make an archive that can be sent of evidence that was kept.'
+complete -c pdctl -n '__fish_seen_subcommand_from redact' -l out -d 'Where the archive goes; default: beside it.' -r -F
+complete -c pdctl -n '__fish_seen_subcommand_from redact' -l help -s h -d 'Show this message and exit.'
+complete -c pdctl -n '__fish_seen_subcommand_from redact' -r -F
+complete -c pdctl -n __fish_use_subcommand -a snapshot-and-restart -d 'Keep the evidence of a wedge, bring service back, prove it.'
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l reason -d 'Why; goes into the history.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l yes -s y -d 'Do not ask.'
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l force -d 'Against the safety gates; needs --reason.'
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l accept-drift -d 'Also where other flags, code or weights would be deployed.'
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l dry-run -d 'Say what would be done, and stop there.'
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l drain -d 'Seconds for requests in flight, then it is killed.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l timeout -d 'Seconds until all must be well again.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l output -s o -d 'Form of the result.' -x -a 'table json'
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l help -s h -d 'Show this message and exit.'
+complete -c pdctl -n __fish_use_subcommand -a restart -d 'Restart engines as planned, and prove that service is back.'
+complete -c pdctl -n '__fish_seen_subcommand_from restart' -l reason -d 'Why; goes into the history.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from restart' -l yes -s y -d 'Do not ask.'
+complete -c pdctl -n '__fish_seen_subcommand_from restart' -l force -d 'Against the safety gates; needs --reason.'
+complete -c pdctl -n '__fish_seen_subcommand_from restart' -l accept-drift -d 'Also where other flags, code or weights would be deployed.'
+complete -c pdctl -n '__fish_seen_subcommand_from restart' -l dry-run -d 'Say what would be done, and stop there.'
+complete -c pdctl -n '__fish_seen_subcommand_from restart' -l drain -d 'Seconds for requests in flight, then it is killed.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from restart' -l timeout -d 'Seconds until all must be well again.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from restart' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
+complete -c pdctl -n '__fish_seen_subcommand_from restart' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
+complete -c pdctl -n '__fish_seen_subcommand_from restart' -l output -s o -d 'Form of the result.' -x -a 'table json'
+complete -c pdctl -n '__fish_seen_subcommand_from restart' -l help -s h -d 'Show this message and exit.'
+complete -c pdctl -n __fish_use_subcommand -a history -d 'List what was restarted, by whom, why, and what came of it.'
+complete -c pdctl -n '__fish_seen_subcommand_from history' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
+complete -c pdctl -n '__fish_seen_subcommand_from history' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
+complete -c pdctl -n '__fish_seen_subcommand_from history' -l output -s o -d 'Form of the result.' -x -a 'table json'
+complete -c pdctl -n '__fish_seen_subcommand_from history' -l help -s h -d 'Show this message and exit.'

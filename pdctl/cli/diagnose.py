@@ -30,14 +30,10 @@ def diagnose(
     directory: Annotated[
         Path, typer.Argument(help="Folder of an incident, with a topology.toml in it.", metavar="DIR")
     ],
-    output: Annotated[
-        ReportForm, typer.Option("--output", "-o", help="Form of the report.")
-    ] = ReportForm.TABLE,
+    output: Annotated[ReportForm, typer.Option("--output", "-o", help="Form of the report.")] = ReportForm.TABLE,
     fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Exit 1 from this level on.")] = FailOn.ERROR,
     name: Annotated[str, typer.Option("--name", help="Name of the deployment, for the report.")] = "",
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="All observations and the time line too.")
-    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="All observations and the time line too.")] = False,
 ) -> int:
     """Say what is wrong, what was ruled out and what to do next. Reads the folder, touches nothing.
 

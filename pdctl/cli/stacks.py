@@ -14,7 +14,8 @@ def stacks(
         list[str] | None, typer.Argument(metavar="[INSTANCE]...", help="Which; all without one.")
     ] = None,
     native: Annotated[
-        bool, typer.Option("--native", help="C and C++ frames too; each process stands still for some tenths of a second.")
+        bool,
+        typer.Option("--native", help="C and C++ frames too; each process stands still for some tenths of a second."),
     ] = False,
     timeout: Annotated[float, typer.Option("--timeout", min=1.0, help="Seconds for all dumps together.")] = 15.0,
     output: OutputOption = Output.TABLE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.limits import LIMITS
-from pdctl.diagnose.ranks import Stand, stand_of
+from pdctl.diagnose.ranks import Split, Stand, schedulers, stand_of
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event
@@ -13,7 +13,28 @@ from pdctl.evidence.records import ProcessStack
 
 def stands(view: InstanceView) -> tuple[Stand | None, Stand | None]:
     """Return how the ranks stand in the dump and in the earlier one."""
-    return stand_of(view.raw.stacks), stand_of(view.raw.stacks_prev)
+    return _stand(view, view.raw.stacks), _stand(view, view.raw.stacks_prev)
+
+
+def _stand(view: InstanceView, stacks: tuple[ProcessStack, ...]) -> Stand | None:
+    """Return how the ranks stand that must keep step. Data-parallel replicas need not, without DP attention."""
+    replicas = _replicas(view, stacks)
+    found = [stand for replica in replicas if (stand := stand_of(replica)) is not None]
+    apart = [stand for stand in found if stand.split in (Split.CONTROL, Split.FORWARD)]
+    return next(iter(apart or found), None)
+
+
+def _replicas(view: InstanceView, stacks: tuple[ProcessStack, ...]) -> list[tuple[ProcessStack, ...]]:
+    ranks = [(process, _replica_of(process)) for process in stacks]
+    names = sorted({name for _, name in ranks if name})
+    keeps_step = view.raw.source is not None and view.raw.source.flag("--enable-dp-attention") is not None
+    if len(names) < 2 or keeps_step:
+        return [stacks]
+    return [tuple(process for process, own in ranks if own == name) for name in names]
+
+
+def _replica_of(process: ProcessStack) -> str:
+    return next((part for part in process.title.split("_") if part[:2] == "DP" and part[2:].isdigit()), "")
 
 
 def silent_s(view: InstanceView) -> float | None:
@@ -34,8 +55,8 @@ def is_standing_still(case: Case, view: InstanceView) -> bool:
 
 
 def full_dumps(stacks: tuple[ProcessStack, ...]) -> tuple[ProcessStack, ...]:
-    """Return the processes whose dump shows more than the main thread: only there absence tells something."""
-    return tuple(process for process in stacks if len(process.threads) >= 3)
+    """Return the ranks whose dump shows more than the main thread: only there absence tells something."""
+    return tuple(process for process in schedulers(stacks) if len(process.threads) >= 3)
 
 
 def threads_running(process: ProcessStack, *functions: str) -> int:

@@ -19,9 +19,7 @@ def _fails_since(case: Case, view: InstanceView) -> Answer:
         start = max((one.started_at for one in sides if one.started_at), default=None)
         late = [item for item in found if start is None or item.at is None or item.at >= start]
         if late:
-            return yes(
-                f"{side.name} since the restart: {late[-1].text[:110]}", Kind.LOG, late[-1].place, len(late)
-            )
+            return yes(f"{side.name} since the restart: {late[-1].text[:110]}", Kind.LOG, late[-1].place, len(late))
     return unknown("no failure after the restart in the logs")
 
 

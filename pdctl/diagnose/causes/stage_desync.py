@@ -64,7 +64,7 @@ def _stage_split(case: Case, view: InstanceView) -> Answer:
 ANALYZER = Analyzer(
     code="PD0502",
     roles=ENGINES,
-    inputs=(Kind.STACKS, Kind.LOG, Kind.TOPOLOGY, Kind.METRICS, Kind.HTTP, Kind.PROBE),
+    inputs=(Kind.STACKS, Kind.LOG, Kind.TOPOLOGY, Kind.METRICS, Kind.HTTP, Kind.PROBE, Kind.SOURCE),
     explains=EXPLAINS,
     checks=(
         requires("it has pipeline stages", _has_stages),

@@ -65,9 +65,7 @@ def _lists_the_wrong(case: Case, view: InstanceView) -> Answer:
             )
         own = _model_of(worker)
         if model and own and model != own:
-            return yes(
-                f"{view.name} lists {worker.name} under model {model}, it serves {own}", Kind.HTTP, place
-            )
+            return yes(f"{view.name} lists {worker.name} under model {model}, it serves {own}", Kind.HTTP, place)
         if worker.is_gone:
             return yes(f"{view.name} lists {url}, but {worker.name} is gone", Kind.HTTP, place)
     if rows:

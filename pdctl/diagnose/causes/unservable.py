@@ -23,13 +23,7 @@ def _empty_and_waiting(case: Case, view: InstanceView) -> Answer:
     if waiting is None or running is None or usage is None:
         return unknown(f"the queues of {view.name} are not known")
     text = f"{waiting:g} wait on {view.name}, {running:g} run, KV is {usage[0]:.1%} used"
-    if (
-        waiting > 0
-        and running == 0
-        and usage[0] < 0.05
-        and not moving
-        and view.role not in ("decode", "prefill")
-    ):
+    if waiting > 0 and running == 0 and usage[0] < 0.05 and not moving and view.role not in ("decode", "prefill"):
         return yes(text, usage[1], value=waiting)
     return no(text, usage[1], value=waiting)
 
@@ -62,19 +56,29 @@ _MODEL_LENGTH = re.compile(r"Using max model len (\d+)|context_len=(\d+)")
 
 
 def _needed_tokens(view: InstanceView) -> float | None:
-    """Return the KV tokens of the last request that was accepted.
-
-    vLLM sets an absent max_tokens to what the prompt leaves of the model's length: then prompt + max_tokens is it.
-    """
-    prompt: float | None = None
+    """Return the KV tokens of the prompt that was accepted last."""
     for line in reversed(view.raw.log or ()):
         if match := _PROMPT_TOKENS.search(line.message):
-            prompt = float(next(value for value in match.groups() if value))
-            break
-        if "Received request" in line.message and (match := _MAX_TOKENS.search(line.message)):
-            length = _model_length(view)
-            return length - float(match[1]) if length is not None and length > float(match[1]) else None
-    return prompt
+            return float(next(value for value in match.groups() if value))
+        if "Received request" in line.message and _MAX_TOKENS.search(line.message):
+            return _by_default_limit(view)
+    return None
+
+
+def _by_default_limit(view: InstanceView) -> float | None:
+    """Return what a prompt takes of the model's length.
+
+    vLLM sets an absent max_tokens to what the prompt leaves. Clients that set it themselves use few and small values:
+    only limits that differ from request to request, of half the length and more, are such rests.
+    """
+    length = _model_length(view)
+    limits = [
+        float(match[1])
+        for line in view.raw.log or ()
+        if "Received request" in line.message and (match := _MAX_TOKENS.search(line.message))
+    ]
+    is_rest = length is not None and len(set(limits[-5:])) >= min(3, len(limits)) and min(limits[-5:]) >= length / 2
+    return length - limits[-1] if is_rest and length is not None else None
 
 
 def _model_length(view: InstanceView) -> float | None:
