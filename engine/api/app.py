@@ -37,6 +37,7 @@ ROUTES = (
     RouteInfo("GET", "/model_info", about.model_info, Access.OPEN),
     RouteInfo("GET", "/get_model_info", about.model_info, Access.OPEN),
     RouteInfo("GET", "/health", observe.health, Access.OPEN),
+    RouteInfo("GET", "/health/transfer", observe.transfer_health, Access.OPEN),
     RouteInfo("GET", "/health/live", observe.live, Access.OPEN),
     RouteInfo("GET", "/metrics", observe.metrics, Access.OPEN),
     RouteInfo("GET", "/v1/loads", observe.loads, Access.OPEN),

@@ -55,7 +55,7 @@ class Instance:
         self._context_length = context_length(config, checkpoint.config)
         self._supervisor = Supervisor()
         self._progress = Progress(last_turn=self._clock.monotonic())
-        ledger = PageLedger(pool.layout.pages)
+        ledger = PageLedger(config.kv_tokens // config.page_size)
         self._book = Book(self._clock, config.page_size, ledger, Journal(self._clock))
         planner = Planner(config, self._book.queues, ledger)
         self._role = self._behaviour(pool, planner)
@@ -92,6 +92,7 @@ class Instance:
         """Start the threads, tell the API process that we are ready, and run the loop."""
         transfer = self._role.transfer
         if transfer is not None:
+            transfer.use_canary_page(self._book.pages.total)
             transfer.start()
             self._inbox.watch(transfer.wakeup_fd)
         stopping = self._supervisor.stopping
@@ -153,7 +154,8 @@ def kv_layout(config: EngineConfig, model: ModelConfig) -> KVLayout:
     return KVLayout(
         layers=model.layers,
         kv_heads=model.kv_heads,
-        pages=config.kv_tokens // config.page_size,
+        # One more than the ledger knows: the page of the canary, see `engine.transfer.canary`.
+        pages=config.kv_tokens // config.page_size + (config.role is not Role.UNIFIED),
         page_size=config.page_size,
         head_dim=model.head_dim,
         dtype=config.dtype,
