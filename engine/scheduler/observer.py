@@ -157,6 +157,9 @@ class Observer:
             Sample("pdengine_generated_tokens", self._book.generated_tokens),
             Sample("pdengine_retractions", self._planner.retractions),
         ]
+        if (recheck := self._book.recheck) is not None:
+            samples.append(Sample("pdengine_prompts_rechecked", recheck.rechecked))
+            samples.append(Sample("pdengine_prompts_changed", recheck.changed))
         results = dict(self._book.results)
         return samples + [Sample("pdengine_requests", n, {"result": result}) for result, n in results.items()]
 
