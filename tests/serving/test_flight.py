@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from pdctl.collect.flight import read_flight
 from tests.serving.rig import Pair, engine, free_port, running
 
@@ -42,7 +44,9 @@ def test_the_recorder_tells_what_a_hung_and_a_killed_scheduler_did(tiny_model_di
         assert [way for way in expected if way in found] == expected
         steps = [record for record in seen["records"] if record["kind"] == "step_end"]
         assert [record["amount"] for record in steps] == [1, 1, 1]
-        assert "paired>computed" in ways(prefill.get("/flight")["records"], 4711)
+        assert "paired>computed" in ways(prefill.get("/flight?last=500")["records"], 4711)
+        ring = read_flight(httpx.get(decode.url + "/flight").content)
+        assert (ring.instance, ring.pid) == (f"decode-{decode.url.rpartition(':')[2]}", scheduler)
         os.kill(scheduler, signal.SIGKILL)
         assert decode.child is not None
         assert decode.child.wait(10) != 0
