@@ -142,6 +142,6 @@ class Observe(msgspec.Struct, frozen=True):
     """A question to the observer thread (REQ/REP); answered even while the loop is stuck."""
 
     what: str
-    """`metrics` | `rooms` | `recent` | `ledger` | `loads` | `health`; see `engine.observe.records`."""
+    """`metrics` | `rooms` | `recent` | `ledger` | `loads` | `health` | `transfer`; see `engine.observe.records`."""
     argument: str = ""
     """Of `arm` and `disarm`: which failpoint."""

@@ -8,7 +8,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from engine.api import about, admin, chat, completions, failpoints, generate, observe, tokens
+from engine.api import about, admin, chat, completions, failpoints, flight, generate, observe, tokens
 from engine.api.access import Access, Endpoint, guarded
 from engine.api.errors import HANDLERS
 from engine.api.meters import MeteredApp
@@ -37,12 +37,14 @@ ROUTES = (
     RouteInfo("GET", "/model_info", about.model_info, Access.OPEN),
     RouteInfo("GET", "/get_model_info", about.model_info, Access.OPEN),
     RouteInfo("GET", "/health", observe.health, Access.OPEN),
+    RouteInfo("GET", "/health/transfer", observe.transfer_health, Access.OPEN),
     RouteInfo("GET", "/health/live", observe.live, Access.OPEN),
     RouteInfo("GET", "/metrics", observe.metrics, Access.OPEN),
     RouteInfo("GET", "/v1/loads", observe.loads, Access.OPEN),
     RouteInfo("GET", "/ledger", observe.ledger, Access.OPEN),
     RouteInfo("GET", "/rooms", observe.rooms, Access.ADMIN),
     RouteInfo("GET", "/rooms/recent", observe.recent_rooms, Access.ADMIN),
+    RouteInfo("GET", "/flight", flight.flight, Access.ADMIN),
     RouteInfo("POST", "/abort_request", admin.abort_request, Access.ADMIN),
     RouteInfo("GET", "/failpoints", failpoints.list_failpoints, Access.ADMIN),
     RouteInfo("POST", "/failpoints", failpoints.switch_failpoint, Access.ADMIN),

@@ -52,6 +52,8 @@ SCHEDULER = (
     _counter("prompt_tokens_total", "Prompt tokens computed here."),
     _counter("generated_tokens_total", "Tokens sampled here."),
     _counter("retractions_total", "Sequences that gave their pages back and began again."),
+    _counter("prompts_rechecked_total", "Requests whose prompt pages were summed again at their end."),
+    _counter("prompts_changed_total", "Those whose prompt pages had changed: a bug, always."),
     _counter("requests_total", "Sequences that ended, by how: a finish reason or the code of a failure.", "result"),
 )
 

@@ -11,6 +11,7 @@ from engine.model.sampling import Sampled
 from engine.observe.journal import Journal
 from engine.observe.records import Stage
 from engine.scheduler.queues import Queues
+from engine.scheduler.recheck import PromptRecheck
 from engine.scheduler.sequence import Phase, Sequence
 
 
@@ -23,6 +24,7 @@ class Book:
         self.pages = pages
         self.journal = journal
         self.queues = Queues()
+        self.recheck: PromptRecheck | None = None
         self.results: Counter[str] = Counter()
         """Ended sequences by result: `stop`, `length`, `aborted`, or the code of the failure."""
         self.prompt_tokens = 0
@@ -72,6 +74,8 @@ class Book:
 
     def release(self, sequence: Sequence, result: str, reason: str | None = None) -> None:
         """Free the pages, forget the sequence, close its record. `reason` marks a failure."""
+        if self.recheck is not None:
+            self.recheck.ends(sequence)
         if sequence.pages:
             self.pages.free(sequence.pages)
             sequence.pages = []

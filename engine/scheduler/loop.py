@@ -137,9 +137,7 @@ class Loop:
     def _execute(self, plan: StepPlan) -> None:
         for work in plan.chunks:
             self._book.journal.mark(work.sequence.record, Stage.COMPUTING)
-        started = self._clock.monotonic()
-        result = self._runner.step(plan)
-        self._progress.step(self._clock.monotonic() - started)
+        result = self._compute(plan)
         for work in plan.works:
             work.sequence.computed += work.length
             work.sequence.prompt_logprobs += result.prompt_logprobs.get(work.sequence.rid, [])
@@ -147,6 +145,18 @@ class Loop:
             self._decoded(work, result)
         for work in plan.chunks:
             self._prompt_chunk_done(work, result)
+
+    def _compute(self, plan: StepPlan) -> StepResult:
+        flight, sequences = self._book.journal.flight, len(plan.works)
+        if flight is not None:
+            flight.step_begins(plan.number, sequences, sum(work.length for work in plan.works))
+        started = self._clock.monotonic()
+        result = self._runner.step(plan)
+        took_s = self._clock.monotonic() - started
+        self._progress.step(took_s)
+        if flight is not None:
+            flight.step_ends(plan.number, sequences, took_s)
+        return result
 
     def _decoded(self, work: Work, result: StepResult) -> None:
         sampled = result.sampled.get(work.sequence.rid)

@@ -179,6 +179,8 @@ class Decode:
             end_now(self._book, sequence, sequence.ending)
             return
         self._book.pages.move(sequence.pages, Owner.RUNNING)
+        if self._book.recheck is not None:
+            self._book.recheck.landed(sequence)
         self._book.prompt_tokens += sequence.prompt_length
         sequence.computed = sequence.prompt_length
         sequence.tokens.append(first.token_id)

@@ -15,7 +15,7 @@ from typing import Protocol
 import msgspec
 
 from engine.messages import TokenLogprob
-from engine.observe.records import RoomRecord, Sample
+from engine.observe.records import PeerTransfer, RoomRecord, Sample
 
 
 class FailReason(StrEnum):
@@ -127,6 +127,12 @@ class Transfer(Protocol):
 
     def problems(self) -> list[str]:
         """Return what makes this instance unfit (for `/health`): dead threads, no working peer among those it has."""
+
+    def use_canary_page(self, page: int) -> None:
+        """Use this page of the pool, which no ledger hands out, for canaries. Before `start`."""
+
+    def peer_transfers(self) -> list[PeerTransfer]:
+        """Return what the last canary READ with each peer found."""
 
     def refused_peers(self) -> dict[str, str]:
         """Return peers refused by the contract, with field and both values."""
