@@ -62,5 +62,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     api_key: str | None = None
     admin_key: str | None = None
     checksums: bool = True
+    prefix_cache: bool = True
+    """Keep the KV of prompts that have ended, until their pages are needed."""
     insecure: bool = False
     log_level: str = "info"

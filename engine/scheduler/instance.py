@@ -12,6 +12,7 @@ from engine.clock import SystemClock
 from engine.config import EngineConfig, Role
 from engine.kvcache.pages import PageLedger
 from engine.kvcache.pool import KVLayout, KVPool
+from engine.kvcache.prefix_cache import PrefixCache
 from engine.messages import Ready
 from engine.model.checkpoint import open_checkpoint
 from engine.model.config import ModelConfig
@@ -52,8 +53,9 @@ class Instance:
         self._supervisor = Supervisor()
         self._progress = Progress(last_turn=self._clock.monotonic())
         ledger = PageLedger(pool.layout.pages)
-        self._book = Book(self._clock, config.page_size, ledger, Journal(self._clock))
-        planner = Planner(config, self._book.queues, ledger)
+        cache = PrefixCache(config.page_size, ledger, config.prefix_cache)
+        self._book = Book(self._clock, config.page_size, ledger, cache, Journal(self._clock))
+        planner = Planner(config, self._book)
         self._role = self._behaviour(pool, planner)
         self._inbox = Inbox(context, run_dir)
         self._observer = Observer(

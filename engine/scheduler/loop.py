@@ -162,15 +162,19 @@ class Loop:
         if work.samples:
             self._book.journal.mark(work.sequence.record, Stage.COMPUTED)
         sampled = result.sampled.get(work.sequence.rid)
-        if sampled is None:
-            self._role.chunk_done(work, None, None)
-        elif not self._is_broken(work.sequence, sampled):
-            self._role.chunk_done(work, sampled, self._record(work.sequence, sampled))
+        if sampled is not None and self._is_broken(work.sequence, sampled):
+            return
+        self._book.share(work.sequence)
+        finish = None if sampled is None else self._record(work.sequence, sampled)
+        self._role.chunk_done(work, sampled, finish)
 
     def _is_broken(self, sequence: Sequence, sampled: Sampled) -> bool:
         """End a sequence whose logits are no numbers; its neighbours in the step go on."""
         if sampled.is_finite:
             return False
+        # Pages with NaN may have been shared already; they spoil whoever attends to them.
+        sequence.computed = 0
+        self._book.cache.drop()
         self._role.end(sequence, failures.BROKEN_LOGITS)
         return True
 

@@ -137,6 +137,9 @@ class Observer:
             Sample("pdengine_prompt_tokens", self._book.prompt_tokens),
             Sample("pdengine_generated_tokens", self._book.generated_tokens),
             Sample("pdengine_retractions", self._planner.retractions),
+            Sample("pdengine_prefix_cache_asked_tokens", self._book.cache.asked_tokens),
+            Sample("pdengine_prefix_cache_hit_tokens", self._book.cache.hit_tokens),
+            Sample("pdengine_prefix_cache_evicted_pages", self._book.cache.evicted_pages),
         ]
         results = dict(self._book.results)
         return samples + [Sample("pdengine_requests", n, {"result": result}) for result, n in results.items()]

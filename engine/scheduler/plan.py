@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.config import EngineConfig
-from engine.kvcache.pages import Owner, PageLedger
-from engine.scheduler.queues import Queues
+from engine.kvcache.pages import Owner
+from engine.scheduler.book import Book
 from engine.scheduler.sequence import Phase, Sequence
 
 
@@ -38,15 +38,20 @@ class Planner:
     """Chooses the work of a step and takes the pages for it.
 
     Order is arrival order. A sequence enters with the pages of all its tokens, so a prompt once begun can always be
-    finished. When a decode cannot grow, the youngest running sequence is retracted (never the oldest): its pages are
-    freed and it goes to the front of the queue, to be computed again from prompt and tokens. Admission demands
-    prompt + max_tokens <= pool, so the oldest can always finish.
+    finished. When a decode cannot grow, the youngest running sequence is retracted (never the oldest): its pages go
+    back, and it goes to the front of the queue, to be computed again from prompt and tokens, or from what the prefix
+    cache has kept of them. Admission demands prompt + max_tokens <= pool, so the oldest can always finish.
+
+    What two prompts share is computed once: a sequence does not enter while another one is at work on whole pages that
+    both begin with. It waits for these pages only (they are shared chunk by chunk), and for one that has entered
+    before it, which needs nothing from it; so it never waits in a circle.
     """
 
-    def __init__(self, config: EngineConfig, queues: Queues, pages: PageLedger) -> None:
+    def __init__(self, config: EngineConfig, book: Book) -> None:
         self._config = config
-        self._queues = queues
-        self._pages = pages
+        self._book = book
+        self._queues = book.queues
+        self._cache = book.cache
         self._number = 0
         self.retractions = 0
 
@@ -71,7 +76,7 @@ class Planner:
         if len(sequence.tokens) <= len(sequence.pages) * self._config.page_size:
             return True
         last = sequence.pages[-1] if sequence.pages else None
-        page = self._pages.take(1, Owner.RUNNING, after=last)
+        page = self._cache.take(1, Owner.RUNNING, after=last)
         if page is None:
             return False
         sequence.pages += page
@@ -79,9 +84,7 @@ class Planner:
 
     def _retract_youngest(self, now: float) -> None:
         victim = max(self._queues.running(), key=lambda s: s.arrival)
-        self._pages.free(victim.pages)
-        victim.pages = []
-        victim.computed = 0
+        self._book.give_back(victim)
         victim.prompt_logprobs = []
         victim.enter(Phase.WAITING, now)
         self.retractions += 1
@@ -90,8 +93,12 @@ class Planner:
         budget = self._config.chunk_tokens
         chunks = []
         for sequence in self._queues.in_phase(Phase.PROMPT) + self._queues.in_phase(Phase.WAITING):
+            if self._is_being_computed(sequence):
+                continue
+            if budget == 0 or not self._admit(sequence, now):
+                break
             length = self._chunk_length(sequence, budget)
-            if length == 0 or not self._admit(sequence, now):
+            if length == 0:
                 break
             chunks.append(Work(sequence, sequence.computed, length, samples=length == sequence.pending))
             budget -= length
@@ -109,20 +116,44 @@ class Planner:
             return True
         if len(self._queues.running()) >= self._config.max_running:
             return False
-        pages = self.take_for(len(sequence.tokens), Owner.RUNNING)
-        if pages is None:
+        if not self.take_for(sequence, Owner.RUNNING):
             return False
-        sequence.pages = pages
+        sequence.computed = sequence.cached
         sequence.enter(Phase.PROMPT, now)
         return True
 
-    def take_for(self, tokens: int, owner: Owner) -> list[int] | None:
-        """Take the pages of `tokens` tokens for a newcomer, or None.
+    def _is_being_computed(self, sequence: Sequence) -> bool:
+        """Return whether a prompt at work will have computed more of this one's first pages than are here now."""
+        if not self._cache.enabled or sequence.phase is not Phase.WAITING:
+            return False
+        return any(
+            self._shared_tokens(sequence, other) > other.computed for other in self._queues.in_phase(Phase.PROMPT)
+        )
+
+    def _shared_tokens(self, sequence: Sequence, other: Sequence) -> int:
+        """Return how many tokens, in whole pages, both begin with."""
+        size = self._config.page_size
+        limit = min(sequence.reusable, len(other.tokens)) // size * size
+        for start in range(0, limit, size):
+            if sequence.tokens[start : start + size] != other.tokens[start : start + size]:
+                return start
+        return limit
+
+    def take_for(self, sequence: Sequence, owner: Owner) -> bool:
+        """Give a newcomer the pages of all its tokens: what the prefix cache has of them, and new ones.
 
         Leaves one page to each running sequence, so that those who are there grow before newcomers enter and are
         not retracted for them.
         """
-        count = -(-tokens // self._config.page_size)
-        if self._pages.free_count - count < len(self._queues.in_phase(Phase.DECODING)):
-            return None
-        return self._pages.take(count, owner)
+        lease = self._cache.match(sequence.tokens, sequence.reusable)
+        count = -(-len(sequence.tokens) // self._config.page_size) - len(lease.nodes)
+        spare = self._cache.available - count
+        new = None if spare < len(self._queues.in_phase(Phase.DECODING)) else self._cache.take(count, owner)
+        if new is None:
+            self._cache.release(lease)
+            return False
+        sequence.lease, sequence.pages = lease, lease.pages + new
+        self._cache.note(len(sequence.tokens), sequence.cached)
+        if sequence.record.output_tokens == 0:
+            sequence.record.cached_tokens = sequence.cached
+        return True
