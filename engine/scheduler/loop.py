@@ -110,6 +110,7 @@ class Loop:
             sampling=SamplingState(request.sampling, request.prompt_ids, self._eos_ids),
             tokens=list(request.prompt_ids),
             arrival=self._arrivals,
+            arrived_at=now,
             deadline=now + request.deadline_s - (self._clock.wall() - request.received_at),
             phase=Phase.WAITING,
             phase_since=now,

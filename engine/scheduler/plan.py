@@ -9,6 +9,9 @@ from engine.kvcache.pages import Owner
 from engine.scheduler.book import Book
 from engine.scheduler.sequence import Phase, Sequence
 
+AGING_TOKENS_PER_S = 1000.0
+"""About what one core computes of a small model: who waits as long as its own prompt takes is overtaken no more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -37,14 +40,22 @@ class StepPlan:
 class Planner:
     """Chooses the work of a step and takes the pages for it.
 
-    Order is arrival order. A sequence enters with the pages of all its tokens, so a prompt once begun can always be
-    finished. When a decode cannot grow, the youngest running sequence is retracted (never the oldest): its pages go
-    back, and it goes to the front of the queue, to be computed again from prompt and tokens, or from what the prefix
-    cache has kept of them. Admission demands prompt + max_tokens <= pool, so the oldest can always finish.
+    **Order.** Short prompts go before long ones, but a prompt grows older while it waits: one of n tokens stands as
+    if it had come n / AGING_TOKENS_PER_S seconds later than it did. So it is overtaken only by prompts that come within
+    that time, each of them shorter, and then it is the first: nothing starves, and who comes soon after the beginning
+    of a long prompt does not wait for its end. What a prompt in the middle still lacks counts as its length. Retracted
+    sequences, whose clients are being told tokens, go before all prompts. The first that cannot get its pages lets no
+    other enter.
 
-    What two prompts share is computed once: a sequence does not enter while another one is at work on whole pages that
-    both begin with. It waits for these pages only (they are shared chunk by chunk), and for one that has entered
-    before it, which needs nothing from it; so it never waits in a circle.
+    **Pages.** A sequence enters with the pages of all its tokens, so a prompt once begun can always be finished. When a
+    decode cannot grow, the youngest running sequence is retracted (never the oldest): its pages go back, and it is
+    computed again from prompt and tokens, or from what the prefix cache has kept of them. The last one that runs waits
+    instead: its pages are with rooms that are being read, and these end. Admission demands prompt + max_tokens <= pool,
+    so the oldest can always finish.
+
+    **Sharing.** What two prompts share is computed once: a sequence does not enter while another one is at work on
+    whole pages that both begin with. It waits for these pages only (they are shared chunk by chunk), and for one that
+    has entered before it, which needs nothing from it; so it never waits in a circle.
     """
 
     def __init__(self, config: EngineConfig, book: Book) -> None:
@@ -67,13 +78,20 @@ class Planner:
     def _decodes(self, now: float) -> list[Work]:
         for sequence in self._queues.in_phase(Phase.DECODING):
             while sequence.phase is Phase.DECODING and not self._grow(sequence):
+                if self._queues.running() == [sequence]:
+                    break
                 self._retract_youngest(now)
         return [
-            Work(sequence, sequence.computed, 1, samples=True) for sequence in self._queues.in_phase(Phase.DECODING)
+            Work(sequence, sequence.computed, 1, samples=True)
+            for sequence in self._queues.in_phase(Phase.DECODING)
+            if self._has_room(sequence)
         ]
 
+    def _has_room(self, sequence: Sequence) -> bool:
+        return len(sequence.tokens) <= len(sequence.pages) * self._config.page_size
+
     def _grow(self, sequence: Sequence) -> bool:
-        if len(sequence.tokens) <= len(sequence.pages) * self._config.page_size:
+        if self._has_room(sequence):
             return True
         last = sequence.pages[-1] if sequence.pages else None
         page = self._cache.take(1, Owner.RUNNING, after=last)
@@ -92,11 +110,17 @@ class Planner:
     def _chunks(self, now: float) -> list[Work]:
         budget = self._config.chunk_tokens
         chunks = []
-        for sequence in self._queues.in_phase(Phase.PROMPT) + self._queues.in_phase(Phase.WAITING):
-            if self._is_being_computed(sequence):
-                continue
-            if budget == 0 or not self._admit(sequence, now):
+        is_full = False
+        prompts = self._queues.in_phase(Phase.PROMPT) + self._queues.in_phase(Phase.WAITING)
+        for sequence in sorted(prompts, key=_turn):
+            if budget == 0:
                 break
+            if sequence.phase is Phase.WAITING:
+                if is_full or self._is_being_computed(sequence):
+                    continue
+                is_full = not self._admit(sequence, now)
+                if is_full:
+                    continue
             length = self._chunk_length(sequence, budget)
             if length == 0:
                 break
@@ -112,8 +136,6 @@ class Planner:
         return max(0, end - sequence.computed)
 
     def _admit(self, sequence: Sequence, now: float) -> bool:
-        if sequence.phase is Phase.PROMPT:
-            return True
         if len(self._queues.running()) >= self._config.max_running:
             return False
         if not self.take_for(sequence, Owner.RUNNING):
@@ -124,11 +146,8 @@ class Planner:
 
     def _is_being_computed(self, sequence: Sequence) -> bool:
         """Return whether a prompt at work will have computed more of this one's first pages than are here now."""
-        if not self._cache.enabled or sequence.phase is not Phase.WAITING:
-            return False
-        return any(
-            self._shared_tokens(sequence, other) > other.computed for other in self._queues.in_phase(Phase.PROMPT)
-        )
+        at_work = self._queues.in_phase(Phase.PROMPT) if self._cache.enabled else []
+        return any(self._shared_tokens(sequence, other) > other.computed for other in at_work)
 
     def _shared_tokens(self, sequence: Sequence, other: Sequence) -> int:
         """Return how many tokens, in whole pages, both begin with."""
@@ -157,3 +176,10 @@ class Planner:
         if sequence.record.output_tokens == 0:
             sequence.record.cached_tokens = sequence.cached
         return True
+
+
+def _turn(sequence: Sequence) -> tuple[bool, float, int]:
+    """Return the place of a prompt among those that want to be computed; see `Planner`."""
+    if sequence.record.output_tokens:
+        return (False, 0.0, sequence.arrival)
+    return (True, sequence.arrived_at + sequence.pending / AGING_TOKENS_PER_S, sequence.arrival)

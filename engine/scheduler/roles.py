@@ -152,22 +152,14 @@ class Decode:
         """Pages of failed rooms, until no read can touch them (invariant 3)."""
 
     def admit(self, sequence: Sequence) -> None:
-        room = sequence.request.room
-        if room is None:
-            raise ValueError(f"{sequence.rid}: the API lets no request without a room reach a decode instance")
+        room, bootstrap = _rendezvous(sequence)
         self._book.enter(sequence, Phase.ROOM)
-        self.transfer.open(
-            sequence.rid,
-            room.room,
-            f"{room.host}:{room.port}",
-            sequence.request.prompt_ids,
-            self._book.cache.length(sequence.tokens, sequence.reusable),
-            sequence.record,
-        )
+        cached = self._book.cache.length(sequence.tokens, sequence.reusable)
+        self.transfer.open(sequence.rid, room, bootstrap, sequence.request.prompt_ids, cached, sequence.record)
 
     def refuse(self, sequence: Sequence, ending: Ending) -> None:
-        self.admit(sequence)
-        self.end(sequence, ending)
+        self.transfer.refuse(*_rendezvous(sequence), ending.message)
+        end_now(self._book, sequence, ending)
 
     def take_events(self) -> None:
         for event in self.transfer.poll():
@@ -239,6 +231,14 @@ class Decode:
             end_when_agreed(self._book, self.transfer, sequence, ending)
         elif sequence.phase is not Phase.ENDING:
             end_now(self._book, sequence, ending)
+
+
+def _rendezvous(sequence: Sequence) -> tuple[int, str]:
+    """Return room and `host:port` of the prefill's registry."""
+    room = sequence.request.room
+    if room is None:
+        raise ValueError(f"{sequence.rid}: the API lets no request without a room reach a decode instance")
+    return room.room, f"{room.host}:{room.port}"
 
 
 def finish_prompt(book: Book, work: Work, sampled: Sampled | None, finish: FinishReason | None) -> None:

@@ -46,6 +46,8 @@ class Sequence:
     """Prompt and output so far."""
     arrival: int
     """Order of arrival; the smallest is the oldest."""
+    arrived_at: float
+    """Monotonic seconds."""
     deadline: float
     """Monotonic seconds."""
     phase: Phase

@@ -178,3 +178,6 @@ class Reader(Transfer, Protocol):
         The first `prefix_tokens` (a multiple of the page size) are cached here and will not be read; None: as many as
         `open` said.
         """
+
+    def refuse(self, room: int, bootstrap: str, detail: str) -> None:
+        """Tell prefill that this room will not be offered (queue full, draining), so that its leg fails at once."""

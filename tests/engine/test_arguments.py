@@ -32,7 +32,7 @@ def test_every_setting_has_a_flag() -> None:
     config = parse_config(
         ["--model", "m", "--role", "decode", "--peers", "a:1,b:2", "--peers", "c:3", "--served-name", "s",
          "--instance", "i", "--host", "127.0.0.2", "--dtype", "float32", "--log-level", "debug", "--no-checksums",
-             "--no-prefix-cache",
+         "--no-prefix-cache",
          "--insecure", *numbers]
     )  # fmt: skip
     defaults = msgspec.structs.asdict(parse_config(UNIFIED))

@@ -188,11 +188,18 @@ def running(*processes: Process) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def pair(model: Path | str, folder: Path, *flags: str, environment: dict[str, str] | None = None) -> Iterator[Pair]:
-    """Run a prefill and a decode that know each other."""
+def pair(
+    model: Path | str,
+    folder: Path,
+    *flags: str,
+    decode_flags: tuple[str, ...] = (),
+    environment: dict[str, str] | None = None,
+) -> Iterator[Pair]:
+    """Run a prefill and a decode that know each other; `flags` go to both."""
     bootstrap = free_port()
     prefill = engine("prefill", model, folder, "--bootstrap-port", str(bootstrap), *flags, environment=environment)
-    decode = engine("decode", model, folder, "--peers", f"127.0.0.1:{bootstrap}", *flags, environment=environment)
+    peers = ("--peers", f"127.0.0.1:{bootstrap}")
+    decode = engine("decode", model, folder, *peers, *flags, *decode_flags, environment=environment)
     with running(prefill, decode):
         yield Pair(prefill, decode, bootstrap)
 

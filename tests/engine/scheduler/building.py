@@ -154,6 +154,9 @@ class ScriptedTransfer:
         self._granted[rid] = (list(pages), prefix_tokens or 0)
         self.calls.append(("grant", rid, len(pages), prefix_tokens))
 
+    def refuse(self, room: int, bootstrap: str, detail: str) -> None:
+        self.calls.append(("refuse", room, bootstrap))
+
     def progress(self, loop_tick: int, longest_step_s: float) -> None: ...
 
     def drain(self) -> None:

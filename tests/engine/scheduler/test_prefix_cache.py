@@ -99,10 +99,8 @@ def test_choices_that_come_together_compute_their_prompt_once() -> None:
 
 def test_who_waits_for_another_is_overtaken() -> None:
     """While a choice waits for the first one's pages, a prompt that shares nothing goes on."""
-    rig = Rig(Role.UNIFIED, kv_tokens=256, chunk_tokens=16)
-    rig.send(
-        generate("a", prompt=12), generate("twin", prompt=12), generate("other", prompt=0, prompt_ids=[1, 2, 3, 4])
-    )
+    rig = Rig(Role.UNIFIED, kv_tokens=256, chunk_tokens=32)
+    rig.send(generate("a", prompt=12), generate("twin", prompt=12), generate("other", prompt=0, prompt_ids=[1] * 16))
     assert [w.sequence.rid for w in rig.runner.plans[0].chunks] == ["a", "other"]
 
 

@@ -169,11 +169,10 @@ def test_decode_landed_after_an_abort_frees_at_once() -> None:
 
 
 def test_decode_tells_prefill_of_a_request_it_refuses() -> None:
-    """A full queue opens and fails the room, so that the other leg ends too."""
+    """A full queue sends REFUSED instead of OFFER, so that the other leg ends too, and answers 503 at once."""
     rig = Rig(Role.DECODE, max_queued=1)
     rig.send(generate("a", prompt=9, room=1), generate("b", prompt=9, room=2))
-    assert ("fail", "b", FailReason.ABORTED) in rig.transfer.calls
-    rig.happen(Failed("b", FailReason.ABORTED, "queue full"))
+    assert rig.transfer.calls == [("open", "a", 1, "127.0.0.1:8998", 0), ("refuse", 2, "127.0.0.1:8998")]
     failure = rig.inbox.of("b")[-1]
     assert isinstance(failure, Failure)
     assert (failure.status, failure.code) == (503, "queue_full")
