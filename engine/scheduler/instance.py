@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import ctypes
 import logging
+from typing import TYPE_CHECKING
 
 import zmq
 
 from engine import PROTOCOL_VERSION
 from engine.clock import SystemClock
 from engine.config import EngineConfig, Role
+from engine.frontend.tokenizer import load_tokenizer
 from engine.kvcache.pages import PageLedger
 from engine.kvcache.pool import KVLayout, KVPool
 from engine.kvcache.prefix_cache import PrefixCache
 from engine.messages import Ready
 from engine.model.checkpoint import open_checkpoint
 from engine.model.config import ModelConfig
+from engine.model.grammar import GrammarCompiler, token_table
 from engine.model.loading import load_model
 from engine.observe.journal import Journal
 from engine.observe.threads import Supervisor
@@ -29,6 +32,9 @@ from engine.scheduler.progress import Progress
 from engine.scheduler.roles import Decode, Prefill, RoleBehaviour, Unified
 from engine.scheduler.runner import Runner
 from engine.transfer.interface import Reader, Source
+
+if TYPE_CHECKING:
+    from llguidance import LLTokenizer
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +77,7 @@ class Instance:
             Runner(model, pool),
             self._progress,
             checkpoint.config.eos_ids,
+            GrammarCompiler(lambda: _token_table(config.model, checkpoint.config)),
         )
         self._load_s = self._clock.monotonic() - started
 
@@ -129,6 +136,11 @@ def _give_back_unused_memory() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+def _token_table(path: str, model: ModelConfig) -> LLTokenizer:
+    tokenizer = load_tokenizer(path)
+    return token_table(tokenizer.to_json(), max(model.vocab, tokenizer.vocab_size), model.eos_ids)
 
 
 def kv_layout(config: EngineConfig, model: ModelConfig) -> KVLayout:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from engine.config import EngineConfig, Role
 from engine.kvcache.pages import PageLedger
 from engine.kvcache.prefix_cache import PrefixCache
 from engine.messages import Abort, Delta, Drain, Failure, Generate, RoomRef, SamplingParams, ToScheduler
+from engine.model.grammar import GrammarCompiler
 from engine.model.sampling import Sampled
 from engine.observe.journal import Journal
 from engine.observe.records import RoomRecord, Sample
@@ -176,6 +178,11 @@ class ScriptedTransfer:
         return {}
 
 
+def no_tokenizer() -> NoReturn:
+    """Stand for the tokenizer of the fake model, which has none."""
+    raise AssertionError("no test of the loop uses a grammar")
+
+
 class Rig:
     """A loop of one role with fakes around it; `turn` lets it go round."""
 
@@ -204,6 +211,7 @@ class Rig:
             self.runner,  # type: ignore[arg-type]
             Progress(),
             (EOS,),
+            GrammarCompiler(no_tokenizer),
         )
 
     def send(self, *messages: Generate | Abort | Drain) -> None:
