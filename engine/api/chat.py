@@ -117,6 +117,7 @@ async def _work(request: Request, body: ChatBody, service: Service, received_at:
         raise RequestError(400, "invalid_value", "max_tokens: a chat needs at least 1", "max_tokens")
     logprobs = Logprobs(output=bool(body.logprobs), top=body.top_logprobs or 0)
     grammar = (tools.grammar if tools else None) or grammar_of_format(body.response_format)
+    await service.grammars.check(grammar, "tools" if tools and tools.grammar else "response_format")
     sampling = choose_sampling(body, max_tokens, body.min_tokens, logprobs, len(ids), service.limits, grammar)
     return Work(
         request_id=request_id_of(request, body.rid),

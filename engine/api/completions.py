@@ -75,6 +75,7 @@ async def _work(request: Request, body: CompletionBody, service: Service, receiv
     max_tokens = DEFAULT_MAX_TOKENS if body.max_tokens is None else body.max_tokens
     logprobs = _wanted_logprobs(body, service.config.role)
     grammar = grammar_of_format(body.response_format)
+    await service.grammars.check(grammar, "response_format")
     stops, prompts = choose_stops(body.stop), []
     for prompt in split_prompts(body.prompt, "prompt"):
         ids = await token_ids(prompt, service.tokenizer, "prompt", limits=service.limits)

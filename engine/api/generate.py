@@ -113,6 +113,7 @@ async def _prompt(
     max_tokens = DEFAULT_MAX_TOKENS if knobs.max_new_tokens is None else knobs.max_new_tokens
     min_tokens = knobs.min_tokens if knobs.min_new_tokens is None else knobs.min_new_tokens
     grammar = None if knobs.json_schema is None else grammar_of_schema(knobs.json_schema, "json_schema")
+    await service.grammars.check(grammar, "json_schema")
     logprobs = _wanted_logprobs(body, len(ids), service.config.role)
     sampling = choose_sampling(knobs, max_tokens, min_tokens, logprobs, len(ids), service.limits, grammar)
     return Prompt(ids, sampling, choose_stops(knobs.stop))

@@ -1,4 +1,6 @@
-"""`response_format` and forced tool calls to grammars for llguidance, checked before the scheduler sees them."""
+"""`response_format` and forced tool calls to grammars for llguidance.
+
+They are well-formed; whether they can be enforced is asked of `engine.frontend.grammar_check`."""
 
 from __future__ import annotations
 
@@ -39,10 +41,9 @@ def grammar_of_schema(schema: JSON | str, name: str) -> str:
     text = schema if isinstance(schema, str) else json.dumps(schema)
     _check_size(text, name)
     try:
-        grammar = LLMatcher.grammar_from_json_schema(text, defaults=JSON_STYLE)
+        return LLMatcher.grammar_from_json_schema(text, defaults=JSON_STYLE)
     except (ValueError, TypeError) as error:
         raise RequestError(400, "invalid_schema", f"{name}: not a JSON schema: {error}", name) from error
-    return _checked(grammar, name)
 
 
 def grammar_of_lark(rules: str, name: str) -> str:
@@ -50,19 +51,10 @@ def grammar_of_lark(rules: str, name: str) -> str:
     from llguidance import LLMatcher
 
     _check_size(rules, name)
-    return _checked(LLMatcher.grammar_from_lark(rules), name)
+    return LLMatcher.grammar_from_lark(rules)
 
 
 def _check_size(text: str, name: str) -> None:
     if len(text) > MAX_GRAMMAR_BYTES:
         message = f"{name}: the schema has {len(text)} characters, at most {MAX_GRAMMAR_BYTES} are allowed"
         raise RequestError(400, "invalid_schema", message, name)
-
-
-def _checked(grammar: str, name: str) -> str:
-    from llguidance import LLMatcher
-
-    problem = LLMatcher.validate_grammar(grammar, None)
-    if problem:
-        raise RequestError(400, "invalid_schema", f"{name}: this schema cannot be enforced: {problem}", name)
-    return grammar

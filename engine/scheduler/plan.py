@@ -111,16 +111,17 @@ class Planner:
         budget = self._config.chunk_tokens
         chunks = []
         is_full = False
-        prompts = self._queues.in_phase(Phase.PROMPT) + self._queues.in_phase(Phase.WAITING)
-        for sequence in sorted(prompts, key=_turn):
+        at_work = self._queues.in_phase(Phase.PROMPT)
+        for sequence in sorted(at_work + self._queues.in_phase(Phase.WAITING), key=_turn):
             if budget == 0:
                 break
             if sequence.phase is Phase.WAITING:
-                if is_full or self._is_being_computed(sequence):
+                if is_full or self._is_being_computed(sequence, at_work):
                     continue
                 is_full = not self._admit(sequence, now)
                 if is_full:
                     continue
+                at_work.append(sequence)
             length = self._chunk_length(sequence, budget)
             if length == 0:
                 break
@@ -144,9 +145,10 @@ class Planner:
         sequence.enter(Phase.PROMPT, now)
         return True
 
-    def _is_being_computed(self, sequence: Sequence) -> bool:
+    def _is_being_computed(self, sequence: Sequence, at_work: list[Sequence]) -> bool:
         """Return whether a prompt at work will have computed more of this one's first pages than are here now."""
-        at_work = self._queues.in_phase(Phase.PROMPT) if self._cache.enabled else []
+        if not self._cache.enabled:
+            return False
         return any(self._shared_tokens(sequence, other) > other.computed for other in at_work)
 
     def _shared_tokens(self, sequence: Sequence, other: Sequence) -> int:
