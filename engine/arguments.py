@@ -94,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--no-checksums", dest="checksums", action="store_false", help="do not verify transferred KV pages")
     add("--no-prefix-cache", dest="prefix_cache", action="store_false", help="do not keep the KV of ended prompts")
     add("--insecure", action="store_true", help="allow a --host off this machine without a key")
+    add("--enable-failpoints", action="store_true", help="allow POST /failpoints to cause faults; for rehearsals only")
     for flag in NUMBERS:
         default = _default(flag.field)
         text = flag.help if default is None else f"{flag.help} (default: {default})"

@@ -65,4 +65,6 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     prefix_cache: bool = True
     """Keep the KV of prompts that have ended, until their pages are needed."""
     insecure: bool = False
+    enable_failpoints: bool = False
+    """Faults can be switched on at run time (`POST /failpoints`); never in production."""
     log_level: str = "info"

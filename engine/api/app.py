@@ -6,14 +6,22 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from engine.api import about, admin, chat, completions, generate, observe, openapi, tokens
+from engine.api import about, admin, chat, completions, failpoints, generate, observe, openapi, tokens
 from engine.api.access import Access, guarded
 from engine.api.errors import HANDLERS
 from engine.api.meters import MeteredApp
 from engine.api.route_info import RouteInfo
 from engine.api.service import Service
-from engine.frontend.bodies import AbortBody, ChatBody, CompletionBody, DetokenizeBody, GenerateBody, TokenizeBody
-from engine.observe.records import Ledger, LoadReport, RoomList
+from engine.frontend.bodies import (
+    AbortBody,
+    ChatBody,
+    CompletionBody,
+    DetokenizeBody,
+    FailpointBody,
+    GenerateBody,
+    TokenizeBody,
+)
+from engine.observe.records import FailpointState, Ledger, LoadReport, RoomList
 
 ROUTES = (
     RouteInfo(
@@ -53,6 +61,8 @@ ROUTES = (
     RouteInfo("GET", "/rooms/recent", observe.recent_rooms, Access.ADMIN, answer=RoomList),
     RouteInfo("GET", "/openapi.json", openapi.openapi, Access.OPEN),
     RouteInfo("POST", "/abort_request", admin.abort_request, Access.ADMIN, AbortBody, admin.Aborted),
+    RouteInfo("GET", "/failpoints", failpoints.list_failpoints, Access.ADMIN, answer=list[FailpointState]),
+    RouteInfo("POST", "/failpoints", failpoints.switch_failpoint, Access.ADMIN, FailpointBody, list[FailpointState]),
     RouteInfo("POST", "/drain", admin.drain, Access.ADMIN, answer=admin.Draining),
 )
 

@@ -1,0 +1,1 @@
+"""Evidence in, report out. Nothing in this package reads a file, a clock or a socket."""

@@ -1,0 +1,196 @@
+"""PD0201-PD0203, PD0205: the two sides disagree about the KV they exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from pdctl.diagnose.analyzer import (
+    DEATHS,
+    ENGINES,
+    FAILURES,
+    STALLS,
+    Analyzer,
+    Ask,
+    proves,
+    requires,
+    suggests,
+)
+from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
+from pdctl.diagnose.case import Case
+from pdctl.diagnose.symptoms import Symptom
+from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.signals import Event
+from pdctl.evidence.records import Place
+
+_LAYOUT = ("page", "block", "layout", "metadata buffers", "kv_cache_layout", "remote_block_size", "block_len")
+_DTYPE = ("dtype", "data type")
+_PARALLEL = ("tp", "tp_ratio", "remote_tp_size")
+_VERSION = ("hash", "payload", "message tag", "version")
+
+
+def _field_of(text: str) -> tuple[str, ...]:
+    """Return the family of a mismatch's field."""
+    lowered = text.lower()
+    for family in (_DTYPE, _LAYOUT, _VERSION, _PARALLEL):
+        if any(word in lowered for word in family):
+            return family
+    return _LAYOUT
+
+
+def _logged(family: tuple[str, ...]) -> Ask:
+    def ask(case: Case, view: InstanceView) -> Answer:
+        lines = view.events(Event.MISMATCH)
+        found = [item for item in lines if _field_of(item.group("field")) is family]
+        if found:
+            return yes(f"{view.name}: {found[-1].text[:140]}", Kind.LOG, found[-1].place, len(found))
+        return unknown(f"{view.name} names no such mismatch")
+
+    return ask
+
+
+def _setting(view: InstanceView, key: str, read: Callable[[InstanceView], object]) -> tuple[str, Place] | None:
+    """Return a contract value: from what the engine answers, else from its source facts."""
+    answer = view.get("/server_info", "/get_server_info")
+    if answer is not None and answer.body:
+        try:
+            body = msgspec.json.decode(answer.body.encode())
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            body = None
+        if isinstance(body, dict) and body.get(key) is not None:
+            return str(body[key]), Place(f"{view.name}/http.toml", pointer=f"{answer.path} {key}")
+    value = read(view)
+    return (str(value), Place(f"{view.name}/source.toml", pointer=key)) if value not in (None, "") else None
+
+
+def _page_size(view: InstanceView) -> object:
+    source = view.raw.source
+    return (source.page_size or source.flag("--page-size") or source.flag("--block-size")) if source else None
+
+
+def _kv_dtype(view: InstanceView) -> object:
+    source = view.raw.source
+    return (source.kv_dtype or source.flag("--kv-cache-dtype")) if source else None
+
+
+def _differs(key: str, read: Callable[[InstanceView], object]) -> Ask:
+    def ask(case: Case, view: InstanceView) -> Answer:
+        own = _setting(view, key, read)
+        same: Answer | None = None
+        for peer in case.peers(view):
+            other = _setting(peer, key, read)
+            if own is None or other is None:
+                continue
+            text = f"{key}: {view.name} {own[0]}, {peer.name} {other[0]}"
+            if own[0] != other[0]:
+                return yes(f"the sides differ in {text}", Kind.SOURCE, own[1])
+            same = no(f"the sides agree in {text}", Kind.SOURCE, own[1])
+        return same or unknown(f"{key} of both sides is not known")
+
+    return ask
+
+
+def _sizes_differ(case: Case, view: InstanceView) -> Answer:
+    own = view.raw.tp
+    for peer in case.peers(view):
+        if own is not None and peer.raw.tp is not None and own != peer.raw.tp:
+            return yes(f"tensor-parallel sizes differ: {view.name} {own}, {peer.name} {peer.raw.tp}", Kind.TOPOLOGY)
+    return unknown("tensor-parallel sizes are equal, or not known")
+
+
+def _transfer_fails(case: Case, view: InstanceView) -> Answer:
+    found = view.events(Event.TRANSFER_FAILED, Event.TRANSPORT_ERROR, Event.HANDSHAKE_FAILED)
+    if found:
+        return yes(f"{view.name}: {found[-1].text[:100]}", Kind.LOG, found[-1].place, len(found))
+    return unknown("no transfer fails")
+
+
+def _from_the_first(case: Case, view: InstanceView) -> Answer:
+    first = next(iter(view.events(Event.MISMATCH, Event.ROOM_FAILED, Event.TRANSFER_FAILED)), None)
+    if first is None or first.at is None:
+        return unknown("no failure in the log")
+    worked = [item for item in view.works if item.at and item.at < first.at]
+    if len(worked) <= 1:
+        return yes(f"{view.name} failed from its first request on", Kind.LOG, first.place)
+    return unknown("it worked before the first failure")
+
+
+def _named_or_differs(family: tuple[str, ...], differs: Ask) -> Ask:
+    """Ask for a sign of this very field: failures alone fit every cause."""
+
+    def ask(case: Case, view: InstanceView) -> Answer:
+        signs = (_logged(family)(case, view), differs(case, view))
+        return next((answer for answer in signs if answer.is_true), unknown("no sign of this field"))
+
+    return ask
+
+
+def _fails(case: Case, view: InstanceView) -> Answer:
+    kinds = (*FAILURES, Symptom.WRONG_OUTPUT, Symptom.GONE, Symptom.CRASHED)
+    seen = next((item for item in case.symptoms if item.symptom in kinds), None)
+    if seen is None:
+        return unknown("nothing fails")
+    return yes(seen.text, Kind.LOG if seen.place is not None and "/log" in seen.place.file else Kind.METRICS)
+
+
+def _never_passed(case: Case, view: InstanceView) -> Answer:
+    """A mix of sizes that served requests is a mix that works."""
+    first = _from_the_first(case, view)
+    return first if first.is_true else unknown("whether requests passed before is not known")
+
+
+_EXPLAINS = (*FAILURES, *STALLS, *DEATHS, Symptom.UNHEALTHY, Symptom.WRONG_OUTPUT)
+
+_PAGE_SIZES = _differs("page_size", _page_size)
+_KV_DTYPES = _differs("kv_cache_dtype", _kv_dtype)
+
+LAYOUT = Analyzer(
+    code="PD0201",
+    roles=ENGINES,
+    inputs=(Kind.LOG, Kind.SOURCE, Kind.HTTP, Kind.METRICS, Kind.PROBE, Kind.PROCESS),
+    explains=_EXPLAINS,
+    checks=(
+        requires("the field differs, or is named", _named_or_differs(_LAYOUT, _PAGE_SIZES)),
+        proves("an engine names the field", _logged(_LAYOUT)),
+        suggests("page sizes differ", _PAGE_SIZES),
+        suggests("requests fail", _fails),
+        suggests("from the first request on", _from_the_first),
+    ),
+)
+DTYPE = Analyzer(
+    code="PD0202",
+    roles=ENGINES,
+    inputs=(Kind.LOG, Kind.SOURCE, Kind.HTTP, Kind.METRICS, Kind.PROBE, Kind.PROCESS),
+    explains=_EXPLAINS,
+    checks=(
+        requires("the field differs, or is named", _named_or_differs(_DTYPE, _KV_DTYPES)),
+        proves("an engine names the field", _logged(_DTYPE)),
+        suggests("types differ", _KV_DTYPES),
+        suggests("requests fail", _fails),
+    ),
+)
+PARALLEL = Analyzer(
+    code="PD0203",
+    roles=ENGINES,
+    inputs=(Kind.LOG, Kind.TOPOLOGY, Kind.METRICS, Kind.PROBE, Kind.PROCESS, Kind.HTTP),
+    explains=_EXPLAINS,
+    checks=(
+        requires("requests never passed before", _never_passed),
+        proves("an engine names the field", _logged(_PARALLEL)),
+        suggests("the sizes differ", _sizes_differ),
+        suggests("transfers fail", _transfer_fails),
+        suggests("from the first request on", _from_the_first),
+    ),
+)
+VERSION = Analyzer(
+    code="PD0205",
+    roles=ENGINES,
+    inputs=(Kind.LOG, Kind.METRICS, Kind.PROBE, Kind.PROCESS, Kind.HTTP),
+    explains=_EXPLAINS,
+    checks=(
+        proves("an engine names the field", _logged(_VERSION)),
+        suggests("from the first request on", _from_the_first),
+    ),
+)
+ANALYZERS = (LAYOUT, DTYPE, PARALLEL, VERSION)

@@ -1,0 +1,41 @@
+"""PD0101: an instance is gone, and no other finding says why."""
+
+from __future__ import annotations
+
+from pdctl.diagnose.analyzer import DEATHS, EVERYONE, FAILURES, STALLS, Analyzer, proves, requires, suggests
+from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
+from pdctl.diagnose.case import Case
+from pdctl.diagnose.causes.processes import gone, no_reason, not_starting
+from pdctl.diagnose.symptoms import Symptom
+from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.signals import Event
+
+
+def _peers_lost_it(case: Case, view: InstanceView) -> Answer:
+    for peer in case.peers(view):
+        found = peer.events(Event.PEER_LOST)
+        if found:
+            return yes(f"{peer.name} lost its connection to a peer", Kind.LOG, found[-1].place, len(found))
+    return unknown("no peer says that it lost it")
+
+
+def _not_restarted(case: Case, view: InstanceView) -> Answer:
+    if view.restarts() >= 2:
+        return no(f"{view.name} is restarted again and again ({view.restarts()}x)", Kind.PROCESS)
+    return yes(f"{view.name} is not restarted over and over", Kind.PROCESS)
+
+
+ANALYZER = Analyzer(
+    code="PD0101",
+    roles=EVERYONE,
+    inputs=(Kind.PROCESS, Kind.HTTP, Kind.LOG),
+    explains=(*DEATHS, *FAILURES, *STALLS, Symptom.UNHEALTHY),
+    checks=(
+        requires("it is gone", gone),
+        requires("it is not starting", not_starting),
+        requires("no finding of its own explains the end", no_reason),
+        requires("it is not in a restart loop", _not_restarted),
+        proves("no process is left, or nobody listens", gone),
+        suggests("peers lost it", _peers_lost_it),
+    ),
+)

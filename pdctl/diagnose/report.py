@@ -1,0 +1,174 @@
+"""The report as a record: what `pdctl diagnose -o json` prints, and what every other form is drawn from."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+
+class Tool(msgspec.Struct, frozen=True, kw_only=True):
+    version: str
+    commit: str | None = None
+
+
+class PairState(msgspec.Struct, frozen=True, kw_only=True):
+    """One prefill-decode pair: serving | stalled | failing | unknown."""
+
+    prefill: str
+    decode: str
+    state: str
+
+
+class Impact(msgspec.Struct, frozen=True, kw_only=True):
+    scope: str
+    """none | partial | total"""
+    pairs: tuple[PairState, ...]
+    basis: str
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    at: datetime | None
+    instance: str
+    what: str
+
+
+class SourceRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    file: str = ""
+    line: int | None = None
+    pointer: str | None = None
+
+
+class ObservationRow(msgspec.Struct, frozen=True, kw_only=True):
+    text: str
+    weight: str
+    """proves | requires | suggests | refutes"""
+    source: SourceRef
+    value: float | None = None
+    unit: str | None = None
+
+
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
+    instance: str
+    role: str
+    rank: str | None = None
+    request: str | None = None
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    text: str
+    action: str
+    command: str
+    risk: str
+    """read-only | loses-requests | restarts"""
+    undo: str | None = None
+
+
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
+    code: str
+    name: str
+    label: str
+    level: str
+    confidence: str
+    subject: Subject
+    affected: tuple[str, ...]
+    message: str
+    causal_role: str
+    observations: tuple[ObservationRow, ...]
+    next: tuple[Step, ...]
+    runbook: str
+    fingerprint: str
+
+
+class RuledOut(msgspec.Struct, frozen=True, kw_only=True):
+    code: str
+    label: str
+    reason: str
+    observation: ObservationRow
+
+
+class Separator(msgspec.Struct, frozen=True, kw_only=True):
+    text: str
+    command: str
+
+
+class UndecidedRow(msgspec.Struct, frozen=True, kw_only=True):
+    codes: tuple[str, ...]
+    separate_by: Separator
+
+
+class NotChecked(msgspec.Struct, frozen=True, kw_only=True):
+    code: str
+    reason: str
+
+
+class CollectorRow(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    instance: str
+    status: str
+    """ok | failed | timeout | denied | absent"""
+    took_ms: float | None = None
+    bytes: int | None = None
+    pause_ms: float | None = None
+    error: str | None = None
+
+
+class Moment(msgspec.Struct, frozen=True, kw_only=True):
+    at: datetime
+    instance: str
+    what: str
+    source: SourceRef
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    incident_id: str
+    at: datetime
+    same_cause: bool
+
+
+class SymptomRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An observed symptom: what is wrong before anybody asks why."""
+
+    symptom: str
+    instance: str
+    unit: str
+    text: str
+    value: float | None = None
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole. Fields may be added, never renamed."""
+
+    schema: str = "pdctl.report/1"
+    tool: Tool
+    captured_at: datetime | None
+    deployment: str
+    verdict: str
+    impact: Impact
+    incident_id: str
+    seen_before: tuple[Seen, ...] = ()
+    changes: tuple[Change, ...] = ()
+    probe: tuple[dict[str, str | float | None], ...] = ()
+    clock_skew_ms: dict[str, float] = {}
+    checked: int
+    suppressed: tuple[str, ...] = ()
+    complete: bool
+    affected: tuple[str, ...]
+    since: datetime | None
+    symptoms: tuple[SymptomRow, ...] = ()
+    causes: tuple[Cause, ...]
+    ruled_out: tuple[RuledOut, ...]
+    undecided: tuple[UndecidedRow, ...]
+    not_checked: tuple[NotChecked, ...]
+    collectors: tuple[CollectorRow, ...]
+    timeline: tuple[Moment, ...]
+
+    @property
+    def firm(self) -> tuple[Cause, ...]:
+        """Return the causes that stand, best first."""
+        return tuple(cause for cause in self.causes if cause.confidence in ("established", "supported"))
+
+    @property
+    def abstains(self) -> bool:
+        """Return whether no cause stands."""
+        return not self.firm

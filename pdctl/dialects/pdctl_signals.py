@@ -1,0 +1,51 @@
+"""What our own engine says (engine/observe/metrics.py). Computed from live state at each scrape: never frozen."""
+
+from __future__ import annotations
+
+from pdctl.dialects.signals import Counter, Event, Gauge, Pattern, Series, SignalTable
+
+_SOURCE = "engine/observe/metrics.py"
+
+
+def _queue(signal: Gauge, queue: str, role: str = "") -> Series:
+    return Series(signal, "pdengine_queue_length", {"queue": (queue,)}, role, source=_SOURCE)
+
+
+PDCTL_SIGNALS = SignalTable(
+    dialect="pdctl",
+    series=(
+        _queue(Gauge.RUNNING, "running"),
+        _queue(Gauge.WAITING, "waiting"),
+        _queue(Gauge.BOOTSTRAP, "announced", "prefill"),
+        Series(Gauge.INFLIGHT, "pdengine_rooms", {"state": ("reading",)}, "prefill", source=_SOURCE),
+        Series(Gauge.TRANSFER, "pdengine_rooms", {"state": ("paired", "reading")}, "decode", source=_SOURCE),
+        Series(Gauge.HTTP_ACTIVE, "pdengine_http_generations", source=_SOURCE),
+        Series(Counter.STEPS, "pdengine_steps_total", source=_SOURCE),
+        Series(Counter.PREFILL_TOKENS, "pdengine_prompt_tokens_total", source=_SOURCE),
+        Series(Counter.DECODE_TOKENS, "pdengine_generated_tokens_total", source=_SOURCE),
+        Series(
+            Counter.REQUESTS_DONE,
+            "pdengine_requests_total",
+            {"result": ("stop", "length", "handed_over")},
+            source=_SOURCE,
+        ),
+        Series(
+            Counter.TRANSFERS_DONE,
+            "pdengine_transfers_total",
+            {"result": ("closed", "landed")},
+            source=_SOURCE,
+        ),
+        Series(Counter.TRANSFERS_FAILED, "pdengine_transfers_total", {"result": ("failed",)}, source=_SOURCE),
+        Series(Counter.ABORTS, "pdengine_http_clients_left_total", source=_SOURCE),
+        Series(Counter.RETRACTIONS, "pdengine_retractions_total", source=_SOURCE),
+    ),
+    patterns=(
+        Pattern(Event.THREAD_DIED, r"thread (?P<thread>\S+) died", "thread ", source="engine/observe/threads.py"),
+        Pattern(
+            Event.CORRUPTION,
+            r".{0,60}checksum .{0,40}(?:wrong|mismatch|differs)",
+            "checksum",
+            source="engine/transfer",
+        ),
+    ),
+)

@@ -1,0 +1,117 @@
+"""The files of one instance -> its records. Whatever cannot be read is noted and left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import TypeVar
+
+import msgspec
+
+from pdctl.evidence import toml_files
+from pdctl.evidence.dumps import parse_dump, parse_dump_json
+from pdctl.evidence.exposition import parse_exposition
+from pdctl.evidence.loglines import parse_log
+from pdctl.evidence.records import Capture, Exposition, LogLine, Place, Problem, ProcessStack
+from pdctl.evidence.toml_files import Table
+
+Files = Mapping[str, bytes]
+"""Path below the incident directory, with `/` -> content."""
+
+T = TypeVar("T")
+Build = Callable[[Table, str], tuple[T, tuple[Problem, ...]]]
+"""A TOML document and its path -> a record, and what was wrong with it."""
+
+
+class Folder:
+    """The files of one instance, and what was wrong with them."""
+
+    def __init__(self, name: str, files: Files, problems: list[Problem]) -> None:
+        self._name = name
+        self._files = files
+        self.problems = problems
+
+    def _get(self, name: str) -> bytes | None:
+        return self._files.get(f"{self._name}/{name}")
+
+    def rows(self, name: str, build: Build[tuple[T, ...]]) -> tuple[T, ...]:
+        """Return the records of a TOML file; none when there is no such file."""
+        return self.record(name, build) or ()
+
+    def record(self, name: str, build: Build[T]) -> T | None:
+        """Return what `build` makes of a TOML file; None when there is none, or it cannot be read."""
+        data = self._get(name)
+        if data is None:
+            return None
+        path = f"{self._name}/{name}"
+        document, wrong = toml_files.read_toml(data, path)
+        self.problems.extend(wrong)
+        if wrong:
+            return None
+        made, bad = build(document, path)
+        self.problems.extend(bad)
+        return made
+
+    def capture(self) -> Capture:
+        return self.record("capture.toml", toml_files.capture) or Capture()
+
+    def metrics(self, name: str) -> Exposition | None:
+        data = self._get(name)
+        if data is None:
+            return None
+        made, wrong = parse_exposition(data, f"{self._name}/{name}")
+        self.problems.extend(wrong)
+        return made
+
+    def loads(self, name: str) -> dict[str, float]:
+        data = self._get(name)
+        if data is None:
+            return {}
+        try:
+            return flatten(msgspec.json.decode(data))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            self.problems.append(Problem(Place(f"{self._name}/{name}"), f"is not JSON: {error}"))
+            return {}
+
+    def log(self, reference: datetime, capture: Capture) -> tuple[tuple[LogLine, ...] | None, bool]:
+        names = sorted(
+            name
+            for name in self._files
+            if name.startswith((f"{self._name}/log.", f"{self._name}/kernel.")) and name.endswith(".txt")
+        )
+        if not names:
+            return None, False
+        lines: list[LogLine] = []
+        is_any_cut = False
+        for name in names:
+            made, is_cut = parse_log(self._files[name], name, reference, capture.log_offset_min)
+            lines.extend(made)
+            is_any_cut |= is_cut
+        return tuple(lines), is_any_cut
+
+    def stacks(self, name: str) -> tuple[ProcessStack, ...]:
+        data = self._get(f"{name}.json")
+        if data is not None:
+            made, wrong = parse_dump_json(data, f"{self._name}/{name}.json")
+            self.problems.extend(wrong)
+            return made
+        data = self._get(f"{name}.txt")
+        return parse_dump(data, f"{self._name}/{name}.txt") if data is not None else ()
+
+
+def flatten(value: object, prefix: str = "") -> dict[str, float]:
+    """Return the numbers of a JSON value under dotted names; list items are summed, but for `timestamp` (newest)."""
+    if isinstance(value, bool):
+        return {}
+    if isinstance(value, (int, float)):
+        return {prefix: float(value)}
+    flat: dict[str, float] = {}
+    if isinstance(value, dict):
+        for key, item in value.items():
+            flat.update(flatten(item, f"{prefix}.{key}" if prefix else str(key)))
+    elif isinstance(value, list):
+        for item in value:
+            for key, number in flatten(item, prefix).items():
+                is_time = key.endswith("timestamp")
+                flat[key] = max(flat.get(key, number), number) if is_time else flat.get(key, 0.0) + number
+    return flat

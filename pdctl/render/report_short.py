@@ -1,0 +1,43 @@
+"""At most twelve lines for a chat: no colour, versions included, nothing that needs a wide window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pdctl.diagnose.report import Report
+
+MAX_LINES = 12
+MAX_COLUMNS = 240
+
+
+def as_short(report: Report) -> str:
+    """Return the lines."""
+    lines = [*_head(report), *_causes(report), *_excluded(report)]
+    steps = report.firm[0].next if report.firm else ()
+    lines += [f"next: {step.command}  ({step.risk})" for step in steps[:3]]
+    return "\n".join(line[:MAX_COLUMNS] for line in lines[:MAX_LINES])
+
+
+def _head(report: Report) -> Iterator[str]:
+    at = report.captured_at.strftime("%Y-%m-%d %H:%M:%SZ") if report.captured_at else "time unknown"
+    what = f"pdctl {report.tool.version}: {report.verdict} {report.deployment}".rstrip()
+    yield f"{what}, captured {at}, incident {report.incident_id}"
+    yield f"impact {report.impact.scope}: {report.impact.basis}"
+    if report.changes:
+        newest = report.changes[0]
+        when = f" at {newest.at:%H:%M:%SZ}" if newest.at else ""
+        yield f"newest change: {newest.instance} {newest.what}{when}"
+
+
+def _causes(report: Report) -> Iterator[str]:
+    for cause in report.firm[:3]:
+        yield f"{cause.code} {cause.name} [{cause.confidence}, {cause.causal_role}] {cause.message}"
+    if report.abstains:
+        possible = ", ".join(cause.code for cause in report.causes)
+        yield "no cause is proven" + (f"; possible: {possible}" if possible else "")
+
+
+def _excluded(report: Report) -> Iterator[str]:
+    telling = [row.code for row in report.ruled_out if row.observation.source.file]
+    excluded = ", ".join(telling[:10]) or "nothing with a number"
+    yield f"ruled out: {excluded}; not checked: {len(report.not_checked)} of {report.checked}"
