@@ -62,6 +62,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     api_key: str | None = None
     admin_key: str | None = None
     checksums: bool = True
+    prefix_cache: bool = True
+    """Keep the KV of prompts that have ended, until their pages are needed."""
     insecure: bool = False
     flight_file: str | None = None
     """Where the flight recorder writes; None: in the instance's run folder, which goes with it."""

@@ -12,11 +12,14 @@ import zmq
 from engine import PROTOCOL_VERSION
 from engine.clock import SystemClock
 from engine.config import EngineConfig, Role
+from engine.frontend.tokenizer import load_tokenizer
 from engine.kvcache.pages import PageLedger
 from engine.kvcache.pool import KVLayout, KVPool
+from engine.kvcache.prefix_cache import PrefixCache
 from engine.messages import Ready
 from engine.model.checkpoint import open_checkpoint
 from engine.model.config import ModelConfig
+from engine.model.grammar import GrammarCompiler, token_table
 from engine.model.loading import load_model
 from engine.observe.flight import FlightRecorder
 from engine.observe.journal import Journal
@@ -34,6 +37,8 @@ from engine.scheduler.runner import Runner
 from engine.transfer.interface import Reader, Source
 
 if TYPE_CHECKING:
+    from llguidance import LLTokenizer
+
     from engine.failpoints import Failpoints
 
 log = logging.getLogger(__name__)
@@ -62,10 +67,11 @@ class Instance:
         if config.flight_file is not None:
             flight = FlightRecorder(Path(config.flight_file), self._clock, config.instance, config.incarnation)
         ledger = PageLedger(config.kv_tokens // config.page_size)
-        self._book = Book(self._clock, config.page_size, ledger, Journal(self._clock, flight))
+        cache = PrefixCache(config.page_size, ledger, config.prefix_cache)
+        self._book = Book(self._clock, config.page_size, ledger, cache, Journal(self._clock, flight))
         if config.recheck_prompts:
             self._book.recheck = PromptRecheck(pool)
-        planner = Planner(config, self._book.queues, ledger)
+        planner = Planner(config, self._book)
         self._role = self._behaviour(pool, planner)
         self._inbox = Inbox(context, run_dir)
         self._stuck_clock = StuckClock(config.stuck_timeout_s)
@@ -79,6 +85,7 @@ class Instance:
             Runner(model, pool),
             self._progress,
             checkpoint.config.eos_ids,
+            GrammarCompiler(lambda: _token_table(config.model, checkpoint.config)),
         )
         self._observer = Observer(
             config,
@@ -155,6 +162,11 @@ def _give_back_unused_memory() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+def _token_table(path: str, model: ModelConfig) -> LLTokenizer:
+    tokenizer = load_tokenizer(path)
+    return token_table(tokenizer.to_json(), max(model.vocab, tokenizer.vocab_size), model.eos_ids)
 
 
 def kv_layout(config: EngineConfig, model: ModelConfig) -> KVLayout:

@@ -156,6 +156,9 @@ class Observer:
             Sample("pdengine_prompt_tokens", self._book.prompt_tokens),
             Sample("pdengine_generated_tokens", self._book.generated_tokens),
             Sample("pdengine_retractions", self._planner.retractions),
+            Sample("pdengine_prefix_cache_asked_tokens", self._book.cache.asked_tokens),
+            Sample("pdengine_prefix_cache_hit_tokens", self._book.cache.hit_tokens),
+            Sample("pdengine_prefix_cache_evicted_pages", self._book.cache.evicted_pages),
         ]
         if (recheck := self._book.recheck) is not None:
             samples.append(Sample("pdengine_prompts_rechecked", recheck.rechecked))

@@ -210,6 +210,8 @@ class DecodeControl(ControlLoop[DecodeItem]):
             self.events.put(Fenced(granted.rid))
             return
         room.pages, room.is_granted = granted.pages, True
+        if granted.prefix_tokens is not None:
+            room.prefix_pages = granted.prefix_tokens // self.geometry.page_size
         if len(granted.pages) != room.total_pages:
             raise ValueError(f"granted {len(granted.pages)} pages for a prompt of {room.total_pages}")
         self.steps.apply(room, DecodeEvent.GRANT)

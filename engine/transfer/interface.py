@@ -175,11 +175,15 @@ class Reader(Transfer, Protocol):
     ) -> None:
         """Offer the room to the prefill behind `bootstrap` (`host:port`, one of `config.peers`).
 
-        `prefix_tokens` (a multiple of the page size) are cached here and will not be read.
+        `prefix_tokens` (a multiple of the page size) are cached here at this moment; `grant` decides.
         """
 
-    def grant(self, rid: str, pages: list[int]) -> None:
-        """Give the pool pages of the whole prompt, cached prefix included, in order."""
+    def grant(self, rid: str, pages: list[int], prefix_tokens: int | None = None) -> None:
+        """Give the pool pages of the whole prompt, cached prefix included, in order.
+
+        The first `prefix_tokens` (a multiple of the page size) are cached here and will not be read; None: as many as
+        `open` said.
+        """
 
     def refuse(self, room: int, bootstrap: str, detail: str) -> None:
         """Tell prefill that this room will not be offered (queue full, draining), so that its leg fails at once."""

@@ -100,9 +100,9 @@ class DecodeReader(TransferFacade):
         asked = OpenRoom(rid, room, bootstrap, len(prompt_ids), hashed, prefix_tokens, record)
         self._control.inbox.put(asked)
 
-    def grant(self, rid: str, pages: list[int]) -> None:
-        """Give the pool pages of the whole prompt, cached prefix included, in order."""
-        self._control.inbox.put(GrantPages(rid, tuple(pages)))
+    def grant(self, rid: str, pages: list[int], prefix_tokens: int | None = None) -> None:
+        """Give the pool pages of the whole prompt, cached prefix included, in order; see the interface."""
+        self._control.inbox.put(GrantPages(rid, tuple(pages), prefix_tokens))
 
     def refuse(self, room: int, bootstrap: str, detail: str) -> None:
         """Tell prefill that this room will not be offered (queue full), so that its leg fails at once."""
