@@ -3,9 +3,9 @@
 A radix tree whose step is one page: a node is the page of `page_size` tokens that follow its parent's. So there are
 never more nodes than pages, nothing is ever split, and a page is given up alone.
 
-A page of the cache is CACHED while nobody uses it and PINNED while a lease does. A lease pins every page from the root
-on, and gives them back the deepest first: so `_idle`, which is in the order of last use, always has a page before the
-one that it follows, and its first is the least recently used *leaf*.
+A page of the cache is CACHED while nobody uses it, and PINNED (or HELD_FOR_PEER) while a lease does. A lease pins
+every page from the root on, and gives them back the deepest first: so `_idle`, which is in the order of last use,
+always has a page before the one that it follows, and its first is the least recently used *leaf*.
 """
 
 from __future__ import annotations

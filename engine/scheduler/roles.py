@@ -121,7 +121,7 @@ class Prefill:
         if sampled is not None:
             self._first[sequence.rid] = (sampled, finish)
             first = FirstToken(sampled.token_id, sampled.logprob, finish, sequence.record.cached_tokens)
-            self._book.pages.move(sequence.own_pages, Owner.HELD_FOR_PEER)
+            self._book.pages.move(sequence.pages, Owner.HELD_FOR_PEER)
             self._book.enter(sequence, Phase.HELD)
         # The first chunk brings what the prefix cache had, too.
         start, end = sequence.ready_pages, -(-(work.start + work.length) // self._book.page_size)

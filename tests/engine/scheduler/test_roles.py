@@ -55,7 +55,7 @@ def test_prefill_says_ready_after_each_chunk_and_brings_the_first_token_with_the
 def test_prefill_holds_its_pages_until_commit() -> None:
     """COMMITTED frees them and answers the HTTP leg with the first token."""
     rig = prefilled()
-    assert pages_in_use(rig) == {"held_for_peer": 1, "pinned": 2}
+    assert pages_in_use(rig) == {"held_for_peer": 3}
     assert rig.inbox.answers == []
     rig.happen(Committed("a"))
     assert rig.everything_is_free()
@@ -67,7 +67,7 @@ def test_prefill_frees_pages_of_an_aborted_room_only_when_the_transfer_agrees() 
     rig = prefilled()
     rig.send(Abort("a", "client left"))
     assert rig.transfer.calls[-1] == ("fail", "a", FailReason.ABORTED)
-    assert pages_in_use(rig) == {"held_for_peer": 1, "pinned": 2}
+    assert pages_in_use(rig) == {"held_for_peer": 3}
     rig.happen(Failed("a", FailReason.ABORTED, "client left"))
     assert rig.everything_is_free()
 
