@@ -61,7 +61,7 @@ def _probe_ran_out(case: Case, view: InstanceView) -> Answer:
 ANALYZER = Analyzer(
     code="PD0904",
     roles=EVERYONE,
-    inputs=(Kind.LOG, Kind.METRICS, Kind.PROBE, Kind.HTTP, Kind.PROCESS),
+    inputs=(Kind.LOG, Kind.METRICS, Kind.PROBE, Kind.HTTP, Kind.PROCESS, Kind.STACKS),
     explains=(Symptom.CLIENTS_LEFT, *FAILURES, Symptom.QUEUED, Symptom.SUSPECTED, Symptom.PROBE_TIMEOUT),
     checks=(
         requires("the engines work", _engines_work),
