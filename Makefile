@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help up down model test lint format completions light bench clean
+.PHONY: help up down model test chaos lint format completions light bench clean
 .DEFAULT_GOAL := help
 
 help:  ## show this
@@ -21,6 +21,9 @@ model: $(VENV)/engine.stamp  ## fetch the default model into the cache
 
 test: $(VENV)/test.stamp model  ## all tests
 	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+
+chaos: $(VENV)/test.stamp  ## one part of the long chaos run: PART=aborts|mass|restarts|stops|fuzz|mixed|states [CHAOS_ARGS='--seed N --tcp']
+	$(BIN)/python -m tests.chaos $(PART) $(CHAOS_ARGS)
 
 lint: $(VENV)/test.stamp  ## style, types, import rules, generated files
 	$(BIN)/ruff check .

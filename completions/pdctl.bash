@@ -18,7 +18,7 @@ _pdctl() {
     if [[ $cur == = ]]; then cur=; elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi
     for ((i = 1; i < COMP_CWORD; i++)); do
         case ${COMP_WORDS[i]} in
-            up|down|status|logs|attach|probe|diagnose|codes) command=${COMP_WORDS[i]}; break ;;
+            up|down|status|logs|attach|probe|diagnose|codes|stacks|metrics|snapshot|redact|snapshot-and-restart|restart|history) command=${COMP_WORDS[i]}; break ;;
         esac
     done
     case $command:$prev in
@@ -55,8 +55,41 @@ _pdctl() {
         probe:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
         diagnose:--output|diagnose:-o) words="table short json md"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
         diagnose:--fail-on) words="error warning info"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        diagnose:--timeout) return ;;
+        diagnose:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
         diagnose:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
         codes:--output|codes:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        stacks:--timeout) return ;;
+        stacks:--output|stacks:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        stacks:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        stacks:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        metrics:--grep) return ;;
+        metrics:--interval) return ;;
+        metrics:--timeout) return ;;
+        metrics:--output|metrics:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        metrics:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        metrics:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        snapshot:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        snapshot:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        snapshot:--timeout) return ;;
+        snapshot:--out) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        snapshot:--output|snapshot:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        redact:--out) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        snapshot-and-restart:--reason) return ;;
+        snapshot-and-restart:--drain) return ;;
+        snapshot-and-restart:--timeout) return ;;
+        snapshot-and-restart:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        snapshot-and-restart:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        snapshot-and-restart:--output|snapshot-and-restart:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        restart:--reason) return ;;
+        restart:--drain) return ;;
+        restart:--timeout) return ;;
+        restart:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        restart:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        restart:--output|restart:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        history:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        history:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        history:--output|history:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
     esac
     case $command:$cur in
         :-*) words="--version --help -h" ;;
@@ -66,11 +99,20 @@ _pdctl() {
         logs:-*) words="--follow -f --lines -n --file --name --help -h" ;;
         attach:-*) words="--file --name --force --api-key-file --ca-file --output -o --help -h" ;;
         probe:-*) words="--direct --count -n --prompt-tokens --timeout --force --output -o --file --name --help -h" ;;
-        diagnose:-*) words="--output -o --fail-on --name --verbose -v --help -h" ;;
+        diagnose:-*) words="--output -o --fail-on --read-only --timeout --file --name --verbose -v --help -h" ;;
         codes:-*) words="--output -o --help -h" ;;
+        stacks:-*) words="--native --timeout --output -o --file --name --help -h" ;;
+        metrics:-*) words="--grep --all --interval --timeout --output -o --file --name --help -h" ;;
+        snapshot:-*) words="--file --name --stacks --timeout --out --output -o --help -h" ;;
+        redact:-*) words="--out --help -h" ;;
+        snapshot-and-restart:-*) words="--reason --yes -y --force --accept-drift --dry-run --drain --timeout --file --name --output -o --help -h" ;;
+        restart:-*) words="--reason --yes -y --force --accept-drift --dry-run --drain --timeout --file --name --output -o --help -h" ;;
+        history:-*) words="--file --name --output -o --help -h" ;;
         logs:*) words=$(_pdctl_instances) ;;
-        diagnose:*) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
-        :*) words="up down status logs attach probe diagnose codes" ;;
+        stacks:*) words=$(_pdctl_instances) ;;
+        metrics:*) words=$(_pdctl_instances) ;;
+        redact:*) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        :*) words="up down status logs attach probe diagnose codes stacks metrics snapshot redact snapshot-and-restart restart history" ;;
     esac
     COMPREPLY=($(compgen -W "$words" -- "$cur"))
 }

@@ -73,10 +73,71 @@ complete -c pdctl -n '__fish_seen_subcommand_from probe' -l help -s h -d 'Show t
 complete -c pdctl -n __fish_use_subcommand -a diagnose -d 'Say what is wrong, what was ruled out and what to do next.'
 complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l output -s o -d 'Form of the report.' -x -a 'table short json md'
 complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l fail-on -d 'Exit 1 from this level on.' -x -a 'error warning info'
-complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l name -d 'Name of the deployment, for the report.' -x -a '(__pdctl_deployments)'
+complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l read-only -d 'Send no request of our own, not even where it would decide.'
+complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l timeout -d 'Seconds after which the report comes, whatever hangs.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
+complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
 complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l verbose -s v -d 'All observations and the time line too.'
 complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l help -s h -d 'Show this message and exit.'
-complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -r -F
 complete -c pdctl -n __fish_use_subcommand -a codes -d 'List every finding pdctl knows.'
 complete -c pdctl -n '__fish_seen_subcommand_from codes' -l output -s o -d 'Form of the result.' -x -a 'table json'
 complete -c pdctl -n '__fish_seen_subcommand_from codes' -l help -s h -d 'Show this message and exit.'
+complete -c pdctl -n __fish_use_subcommand -a stacks -d 'Show where every thread stands, without stopping it.'
+complete -c pdctl -n '__fish_seen_subcommand_from stacks' -l native -d 'C and C++ frames too; each process stands still for some tenths of a second.'
+complete -c pdctl -n '__fish_seen_subcommand_from stacks' -l timeout -d 'Seconds for all dumps together.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from stacks' -l output -s o -d 'Form of the result.' -x -a 'table json'
+complete -c pdctl -n '__fish_seen_subcommand_from stacks' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
+complete -c pdctl -n '__fish_seen_subcommand_from stacks' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
+complete -c pdctl -n '__fish_seen_subcommand_from stacks' -l help -s h -d 'Show this message and exit.'
+complete -c pdctl -n '__fish_seen_subcommand_from stacks' -a '(__pdctl_instances)'
+complete -c pdctl -n __fish_use_subcommand -a metrics -d 'Show the metrics that matter, and what moves.'
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l grep -d 'Series whose name matches, instead of those that matter.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l all -d 'Every series.'
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l interval -d 'Seconds between two scrapes; 0 for one alone.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l timeout -d 'Seconds for each answer.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l output -s o -d 'Form of the result.' -x -a 'table json'
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l help -s h -d 'Show this message and exit.'
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -a '(__pdctl_instances)'
+complete -c pdctl -n __fish_use_subcommand -a snapshot -d 'Keep the evidence: metrics, stacks, logs, and an archive that can be sent.'
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot' -l stacks -d 'Two dumps of every process’s stacks, without stopping it.'
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot' -l timeout -d 'Seconds for everything together.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot' -l out -d 'Where the shared archive goes.' -r -F
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot' -l output -s o -d 'Form of the result.' -x -a 'table json'
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot' -l help -s h -d 'Show this message and exit.'
+complete -c pdctl -n __fish_use_subcommand -a redact -d 'Make an archive that can be sent of evidence that was kept.'
+complete -c pdctl -n '__fish_seen_subcommand_from redact' -l out -d 'Where the archive goes; default: beside it.' -r -F
+complete -c pdctl -n '__fish_seen_subcommand_from redact' -l help -s h -d 'Show this message and exit.'
+complete -c pdctl -n '__fish_seen_subcommand_from redact' -r -F
+complete -c pdctl -n __fish_use_subcommand -a snapshot-and-restart -d 'Keep the evidence of a wedge, bring service back, prove it.'
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l reason -d 'Why; goes into the history.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l yes -s y -d 'Do not ask.'
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l force -d 'Against the safety gates; needs --reason.'
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l accept-drift -d 'Also where other flags, code or weights would be deployed.'
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l dry-run -d 'Say what would be done, and stop there.'
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l drain -d 'Seconds for requests in flight, then it is killed.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l timeout -d 'Seconds until all must be well again.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l output -s o -d 'Form of the result.' -x -a 'table json'
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l help -s h -d 'Show this message and exit.'
+complete -c pdctl -n __fish_use_subcommand -a restart -d 'Restart engines as planned, and prove that service is back.'
+complete -c pdctl -n '__fish_seen_subcommand_from restart' -l reason -d 'Why; goes into the history.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from restart' -l yes -s y -d 'Do not ask.'
+complete -c pdctl -n '__fish_seen_subcommand_from restart' -l force -d 'Against the safety gates; needs --reason.'
+complete -c pdctl -n '__fish_seen_subcommand_from restart' -l accept-drift -d 'Also where other flags, code or weights would be deployed.'
+complete -c pdctl -n '__fish_seen_subcommand_from restart' -l dry-run -d 'Say what would be done, and stop there.'
+complete -c pdctl -n '__fish_seen_subcommand_from restart' -l drain -d 'Seconds for requests in flight, then it is killed.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from restart' -l timeout -d 'Seconds until all must be well again.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from restart' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
+complete -c pdctl -n '__fish_seen_subcommand_from restart' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
+complete -c pdctl -n '__fish_seen_subcommand_from restart' -l output -s o -d 'Form of the result.' -x -a 'table json'
+complete -c pdctl -n '__fish_seen_subcommand_from restart' -l help -s h -d 'Show this message and exit.'
+complete -c pdctl -n __fish_use_subcommand -a history -d 'List what was restarted, by whom, why, and what came of it.'
+complete -c pdctl -n '__fish_seen_subcommand_from history' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
+complete -c pdctl -n '__fish_seen_subcommand_from history' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
+complete -c pdctl -n '__fish_seen_subcommand_from history' -l output -s o -d 'Form of the result.' -x -a 'table json'
+complete -c pdctl -n '__fish_seen_subcommand_from history' -l help -s h -d 'Show this message and exit.'

@@ -14,6 +14,7 @@ class Owner(IntEnum):
 
     FREE = 0
     CACHED = 1
+    """Of the prefix cache, used by nobody: given up when pages are short."""
     RUNNING = 2
     """Of a sequence in this instance's steps."""
     HELD_FOR_PEER = 3
@@ -23,6 +24,7 @@ class Owner(IntEnum):
     FENCING = 5
     """Decode: of a failed room, until no read can touch it."""
     PINNED = 6
+    """Of the prefix cache, used by at least one sequence."""
 
 
 class PageLedger:

@@ -29,8 +29,15 @@ COMMANDS = {
     "probe": "Send a real request and time each stage of it.",
     "diagnose": "Say what is wrong, what was ruled out and what to do next.",
     "codes": "List every finding pdctl knows.",
+    "stacks": "Show where every thread stands, without stopping it.",
+    "metrics": "Show the metrics that matter, and what moves.",
+    "snapshot": "Keep the evidence: metrics, stacks, logs, and an archive that can be sent.",
+    "redact": "Make an archive that can be sent of evidence that was kept.",
+    "snapshot-and-restart": "Keep the evidence of a wedge, bring service back, prove it.",
+    "restart": "Restart engines as planned, and prove that service is back.",
+    "history": "List what was restarted, by whom, why, and what came of it.",
 }
-"""Name -> help line. `pdctl/cli/NAME.py` has a function NAME; its docstring is the long help."""
+"""Name -> help line. `pdctl/cli/NAME.py` has a function NAME, both with `_` for `-`; its docstring is the long help."""
 
 EPILOG = """\b
 Examples:
@@ -56,7 +63,8 @@ class LazyGroup(typer.core.TyperGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        function = getattr(importlib.import_module(f"pdctl.cli.{cmd_name}"), cmd_name)
+        module = cmd_name.replace("-", "_")
+        function = getattr(importlib.import_module(f"pdctl.cli.{module}"), module)
         info = typer.models.CommandInfo(name=cmd_name, callback=function, short_help=COMMANDS[cmd_name])
         return typer.main.get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
 

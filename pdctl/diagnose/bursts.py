@@ -45,9 +45,7 @@ def abort_burst(case: Case, view: InstanceView) -> Answer:
         found = burst(aborted_rooms(side))
         if not found:
             continue
-        last_step = max(
-            (item.at for one in sides for item in one.works if item.is_step and item.at), default=None
-        )
+        last_step = max((item.at for one in sides for item in one.works if item.is_step and item.at), default=None)
         first = found[0].at
         if last_step and first and last_step - first > timedelta(seconds=LIMITS.onset_s):
             continue
@@ -93,19 +91,13 @@ def age_skew(case: Case, view: InstanceView) -> Answer:
         other, is_other_exact = lived_s(peer)
         if own is None or other is None:
             continue
-        young, old = sorted(
-            ((own, is_own_exact, view), (other, is_other_exact, peer)), key=lambda item: item[0]
-        )
+        young, old = sorted(((own, is_own_exact, view), (other, is_other_exact, peer)), key=lambda item: item[0])
         is_skewed = old[0] >= LIMITS.age_ratio * young[0] and old[0] - young[0] >= LIMITS.age_floor_s
         text = f"{young[2].name} lives {young[0] / 3600:.1f} h, {old[2].name} {old[0] / 3600:.1f} h"
         if is_skewed and young[1]:
-            return yes(
-                f"one side was restarted alone: {text}", Kind.PROCESS, value=old[0] - young[0], unit="s"
-            )
+            return yes(f"one side was restarted alone: {text}", Kind.PROCESS, value=old[0] - young[0], unit="s")
         if is_own_exact and is_other_exact:
-            answers.append(
-                no(f"both sides are of one age: {text}", Kind.PROCESS, value=old[0] - young[0], unit="s")
-            )
+            answers.append(no(f"both sides are of one age: {text}", Kind.PROCESS, value=old[0] - young[0], unit="s"))
     return answers[0] if answers else unknown("the ages of the two sides are not known")
 
 

@@ -115,11 +115,7 @@ class Case:
             return found
         for role, dialect in sorted({(view.role, view.raw.dialect) for view in self.engines}):
             views = tuple(view for view in self.of(role) if view.raw.dialect == dialect)
-            idle = [
-                view
-                for view in views
-                if is_idle(view) and view.is_alive and not progress(view, Gauge.HTTP_ACTIVE)
-            ]
+            idle = [view for view in views if is_idle(view) and view.is_alive and not progress(view, Gauge.HTTP_ACTIVE)]
             queued = [
                 unit
                 for unit in self.units
@@ -156,9 +152,7 @@ class Case:
             found.append(Observed(Symptom.BYPASSED, view.name, "kv", f"{view.name} computes prompts itself"))
         if view.is_router and self.orphans(view):
             found.append(
-                Observed(
-                    Symptom.ORPHANED, view.name, "requests", f"{view.name} waits for requests nobody has"
-                )
+                Observed(Symptom.ORPHANED, view.name, "requests", f"{view.name} waits for requests nobody has")
             )
         return found
 
@@ -205,9 +199,7 @@ class Case:
 
     def symptom_of(self, view: InstanceView, *kinds: Symptom) -> Observed | None:
         """Return a symptom of one instance."""
-        return next(
-            (item for item in self.symptoms if item.instance == view.name and item.symptom in kinds), None
-        )
+        return next((item for item in self.symptoms if item.instance == view.name and item.symptom in kinds), None)
 
     @cached_property
     def is_moving(self) -> bool | None:
@@ -232,11 +224,7 @@ class Case:
     def is_idle_or_still(self) -> bool:
         """Whether every engine of the last stage is known to do nothing, and no other loads, compiles or steps."""
         last = self.decodes or self.engines
-        return (
-            bool(last)
-            and all(is_busy(view) is False for view in last)
-            and not any(map(is_busy, self.engines))
-        )
+        return bool(last) and all(is_busy(view) is False for view in last) and not any(map(is_busy, self.engines))
 
     def stepped_during(self, probe: Probe) -> bool:
         """Return whether the last stage printed steps while a probe waited for its answer."""

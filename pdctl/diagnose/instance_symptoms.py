@@ -16,9 +16,7 @@ def instance_symptoms(view: InstanceView) -> list[Observed]:
     """Return what is wrong with one instance as such."""
     found: list[Observed] = []
 
-    def add(
-        kind: Symptom, unit: str, text: str, value: float | None = None, place: Place | None = None
-    ) -> None:
+    def add(kind: Symptom, unit: str, text: str, value: float | None = None, place: Place | None = None) -> None:
         found.append(Observed(kind, view.name, unit, f"{view.name}: {text}", value, place))
 
     if view.is_starting:
@@ -31,11 +29,7 @@ def instance_symptoms(view: InstanceView) -> list[Observed]:
         add(Symptom.STOPPED, "http", "accepts connections and does not answer")
     age = view.age_of_process_s
     is_fresh = view.restarts() > 0 and (age is None or age < 2 * LIMITS.startup_s)
-    if (
-        is_fresh
-        or view.ended is not None
-        or any(_died(item.exit_code, item.signal) for item in view.processes)
-    ):
+    if is_fresh or view.ended is not None or any(_died(item.exit_code, item.signal) for item in view.processes):
         add(
             Symptom.CRASHED,
             "process",
@@ -109,9 +103,7 @@ def _is_fresh(view: InstanceView, at: datetime | None) -> bool:
     """Return whether a failure still tells: it is young, or nothing was done since."""
     age = view.age_s(at)
     step = view.last_step
-    return (
-        age is None or age <= LIMITS.onset_s or step is None or step.at is None or at is None or step.at <= at
-    )
+    return age is None or age <= LIMITS.onset_s or step is None or step.at is None or at is None or step.at <= at
 
 
 def probe_symptoms(evidence: Evidence) -> list[Observed]:
@@ -120,17 +112,13 @@ def probe_symptoms(evidence: Evidence) -> list[Observed]:
     for probe in evidence.probes:
         unit = probe.via or "probe"
         if probe.output == "garbled" and probe.status == 200:
-            found.append(
-                Observed(Symptom.WRONG_OUTPUT, "", unit, "the probe's answer was wrong, with status 200")
-            )
+            found.append(Observed(Symptom.WRONG_OUTPUT, "", unit, "the probe's answer was wrong, with status 200"))
         elif probe.timed_out:
             seconds = (probe.took_ms or probe.timeout_ms or 0) / 1000
             text = f"the probe through {unit} got no answer in {seconds:.0f} s"
             found.append(Observed(Symptom.PROBE_TIMEOUT, "", unit, text, seconds))
         elif probe.status is not None and probe.status != 200:
-            found.append(
-                Observed(Symptom.PROBE_FAILED, "", unit, f"the probe through {unit} got {probe.status}")
-            )
+            found.append(Observed(Symptom.PROBE_FAILED, "", unit, f"the probe through {unit} got {probe.status}"))
         elif probe.error:
             found.append(Observed(Symptom.PROBE_FAILED, "", unit, f"the probe through {unit}: {probe.error}"))
     return found

@@ -15,9 +15,7 @@ def logged(view: InstanceView, *events: Event, what: str) -> Answer:
     found = view.events(*events)
     if found:
         last = found[-1]
-        return yes(
-            f"{view.name}: {what} ({len(found)}x, last: {last.text[:110]})", Kind.LOG, last.place, len(found)
-        )
+        return yes(f"{view.name}: {what} ({len(found)}x, last: {last.text[:110]})", Kind.LOG, last.place, len(found))
     if not view.has_log or view.raw.log_truncated:
         return unknown(f"no complete log of {view.name}")
     return no(f"{view.name}: no line of {what}", Kind.LOG, value=0)
@@ -36,9 +34,7 @@ def alive(case: Case, view: InstanceView) -> Answer:
 def peers_alive(case: Case, view: InstanceView) -> Answer:
     """Ask whether every peer is there and runs."""
     peers = case.peers(view)
-    gone = [
-        peer for peer in peers if peer.is_alive is False or any(item.state == "T" for item in peer.processes)
-    ]
+    gone = [peer for peer in peers if peer.is_alive is False or any(item.state == "T" for item in peer.processes)]
     if gone:
         return no(f"{gone[0].name} is gone or stopped", Kind.PROCESS)
     if all(peer.is_alive for peer in peers):
@@ -64,9 +60,7 @@ def stalled(case: Case, view: InstanceView, *gauges: Gauge) -> Answer:
             return yes(observed.text, _kind_of(unit.place.file), unit.place, unit.outstanding, "requests")
     known = [view.gauge(gauge) for gauge in gauges]
     if any(known) and view.interval_s:
-        return no(
-            f"{view.name}: nothing stands still in {', '.join(gauge.value for gauge in gauges)}", Kind.METRICS
-        )
+        return no(f"{view.name}: nothing stands still in {', '.join(gauge.value for gauge in gauges)}", Kind.METRICS)
     return unknown(f"no two samples of the queues of {view.name}")
 
 
@@ -90,9 +84,7 @@ def moves(case: Case, view: InstanceView, gauge: Gauge) -> Answer:
     if answer is None:
         return unknown(f"nothing tells whether {gauge.value} of {view.name} moves")
     kind = Kind.METRICS if view.interval_s and view.raw.metrics else Kind.LOG
-    return (yes if answer else no)(
-        f"{view.name}: {gauge.value} {'moves' if answer else 'stands still'}", kind
-    )
+    return (yes if answer else no)(f"{view.name}: {gauge.value} {'moves' if answer else 'stands still'}", kind)
 
 
 # Time

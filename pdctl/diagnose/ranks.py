@@ -215,8 +215,7 @@ def stand_of(stacks: tuple[ProcessStack, ...]) -> Stand | None:
     for row in rows:
         grouped.setdefault(row[1], []).append(row)
     groups = tuple(
-        RankStand(tuple(row[0] for row in same), path, same[0][2], same[0][3])
-        for path, same in grouped.items()
+        RankStand(tuple(row[0] for row in same), path, same[0][2], same[0][3]) for path, same in grouped.items()
     )
     return Stand(groups, _split([group.path for group in groups]))
 
@@ -224,11 +223,7 @@ def stand_of(stacks: tuple[ProcessStack, ...]) -> Stand | None:
 def rank_name(process: ProcessStack, index: int) -> str:
     """Return a short name: `TP3`, `DP5 TP5`, or the number in the dump."""
     tail = process.title.rpartition("_")
-    parts = [
-        part
-        for part in process.title.split("_")
-        if part[:2] in ("TP", "DP", "PP", "EP") and part[2:].isdigit()
-    ]
+    parts = [part for part in process.title.split("_") if part[:2] in ("TP", "DP", "PP", "EP") and part[2:].isdigit()]
     if parts:
         return " ".join(part for part in parts if not part.startswith("EP")) or parts[0]
     words = process.title.split()

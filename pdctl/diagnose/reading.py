@@ -62,9 +62,7 @@ class Readings:
                 return Reading(self.raw.loads[key], Place(f"{self.name}/loads.json", pointer=key), False)
         return None
 
-    def _rows(
-        self, signal: Gauge | Counter, scrape: Exposition | None
-    ) -> Iterable[tuple[Series, list[float]]]:
+    def _rows(self, signal: Gauge | Counter, scrape: Exposition | None) -> Iterable[tuple[Series, list[float]]]:
         if scrape is None:
             return
         for row in SERIES:
@@ -89,9 +87,7 @@ class Readings:
     def rise(self, counter: Counter) -> Rise | None:
         """Return by how much a counter grew between the samples; None when one is missing or the process is new."""
         for row, values in self._rows(counter, self.raw.metrics):
-            before = next(
-                (old for name, old in self._rows(counter, self.raw.metrics_prev) if name == row), None
-            )
+            before = next((old for name, old in self._rows(counter, self.raw.metrics_prev) if name == row), None)
             file = self.raw.metrics.file if self.raw.metrics else ""
             if before is None:
                 # A series that a scrape of the same process did not have yet began at zero.

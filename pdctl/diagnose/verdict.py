@@ -35,14 +35,9 @@ def verdict_of(case: Case, explanation: Explanation) -> Verdict:
         return Verdict.FAILING
     if any(item.code.level is Level.ERROR for item in firm):
         return Verdict.DEGRADED
-    if any(
-        item.code.code.startswith("PD09") and item.code.level is not Level.INFO
-        for item in explanation.initiating
-    ):
+    if any(item.code.code.startswith("PD09") and item.code.level is not Level.INFO for item in explanation.initiating):
         return Verdict.NOT_A_WEDGE
-    is_troubled = case.has(
-        *_STALLS, Symptom.GONE, Symptom.STOPPED, Symptom.WRONG_OUTPUT, Symptom.PROBE_TIMEOUT
-    )
+    is_troubled = case.has(*_STALLS, Symptom.GONE, Symptom.STOPPED, Symptom.WRONG_OUTPUT, Symptom.PROBE_TIMEOUT)
     is_proven = case.last_probe is not None and case.last_probe.passed
     is_troubled = is_troubled or (case.has(Symptom.SUSPECTED) and not is_proven)
     if case.is_moving and not is_troubled:
@@ -71,8 +66,7 @@ def _is_wedged(case: Case, explanation: Explanation) -> bool:
 def _is_explained_away(observed: Observed, explanation: Explanation) -> bool:
     """Return whether a firm cause that is no wedge explains this stall."""
     return any(
-        not item.code.is_wedge and observed.symptom in item.analyzer.explains
-        for item in explanation.initiating
+        not item.code.is_wedge and observed.symptom in item.analyzer.explains for item in explanation.initiating
     ) and not any(item.code.is_wedge for item in explanation.initiating)
 
 
@@ -91,14 +85,9 @@ def _is_all_explained_away(explanation: Explanation) -> bool:
 def _shows_a_stop(item: Judgement) -> bool:
     """Return whether stacks prove the cause: threads that stand, not lines that were printed."""
     is_stop = item.code.code in _STOPS
-    proof = any(
-        observation.weight is Weight.PROVES and observation.answer.is_true
-        for observation in item.observations
-    )
+    proof = any(observation.weight is Weight.PROVES and observation.answer.is_true for observation in item.observations)
     on_stacks = any(
-        observation.weight is Weight.PROVES
-        and observation.answer.is_true
-        and observation.answer.kind is Kind.STACKS
+        observation.weight is Weight.PROVES and observation.answer.is_true and observation.answer.kind is Kind.STACKS
         for observation in item.observations
     )
     return item.code.is_wedge and (on_stacks or (is_stop and proof))

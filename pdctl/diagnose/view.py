@@ -116,11 +116,7 @@ class InstanceView(Readings):
         if not self.works:
             return None
         last = self.works[-1]
-        near = [
-            work
-            for work in self.works[-40:]
-            if last.at is None or work.at is None or last.at - work.at <= _NEAR
-        ]
+        near = [work for work in self.works[-40:] if last.at is None or work.at is None or last.at - work.at <= _NEAR]
         newest: dict[tuple[str, str], Work] = {}
         for work in near:
             newest[work.rank, work.kind] = work
@@ -161,10 +157,7 @@ class InstanceView(Readings):
         return tuple(
             item
             for item in self.raw.processes
-            if item.state != "gone"
-            or born is None
-            or item.started_at is None
-            or item.started_at >= born - _START_SLACK
+            if item.state != "gone" or born is None or item.started_at is None or item.started_at >= born - _START_SLACK
         )
 
     @cached_property
@@ -195,9 +188,7 @@ class InstanceView(Readings):
 
     def get(self, *paths: str) -> Get | None:
         """Return the answer of the first of these endpoints that was asked."""
-        return next(
-            (item for path in paths for item in self.raw.gets if item.path.partition("?")[0] == path), None
-        )
+        return next((item for path in paths for item in self.raw.gets if item.path.partition("?")[0] == path), None)
 
     @cached_property
     def health(self) -> int | None:
@@ -224,9 +215,7 @@ class InstanceView(Readings):
         if not ends:
             return None
         last = ends[-1]
-        is_after = (
-            self.last_work is not None and last.at and self.last_work.at and self.last_work.at > last.at
-        )
+        is_after = self.last_work is not None and last.at and self.last_work.at and self.last_work.at > last.at
         return None if is_after else last
 
     @cached_property

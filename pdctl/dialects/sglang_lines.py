@@ -54,9 +54,7 @@ PATTERNS = (
         "Transfer thread failed because",
         source="mooncake/conn.py",
     ),
-    Pattern(
-        Event.SESSION_FAILED, r"Session (?P<session>\S+) failed\.", "Session ", source="mooncake/conn.py"
-    ),
+    Pattern(Event.SESSION_FAILED, r"Session (?P<session>\S+) failed\.", "Session ", source="mooncake/conn.py"),
     Pattern(
         Event.SESSION_RECOVERED,
         r"Session (?P<session>\S+) recovered",
@@ -76,12 +74,8 @@ PATTERNS = (
         "Attempting to reconnect",
         source=_CONN,
     ),
-    Pattern(
-        Event.STALE_METADATA, r"NIXL invalidated remote agent", "NIXL invalidated", "0.5.22-", "nixl/conn.py"
-    ),
-    Pattern(
-        Event.STALE_METADATA, r"Failed to reload NIXL metadata", "reload NIXL", "0.5.22-", "nixl/conn.py"
-    ),
+    Pattern(Event.STALE_METADATA, r"NIXL invalidated remote agent", "NIXL invalidated", "0.5.22-", "nixl/conn.py"),
+    Pattern(Event.STALE_METADATA, r"Failed to reload NIXL metadata", "reload NIXL", "0.5.22-", "nixl/conn.py"),
     Pattern(
         Event.STALE_METADATA,
         r"Peer \S+ was already registered, ignoring",
@@ -181,9 +175,7 @@ PATTERNS = (
         "etract requests",
         source="managers/scheduler.py",
     ),
-    Pattern(
-        Event.RETRACTED, r"KV cache pool is full", "KV cache pool is full", source="managers/scheduler.py"
-    ),
+    Pattern(Event.RETRACTED, r"KV cache pool is full", "KV cache pool is full", source="managers/scheduler.py"),
     Pattern(
         Event.POOL_LEAK,
         r"(?:\w+Error: )?(?:pool|token_to_kv_pool_allocator|req_to_token_pool|KV cache|Memory).{0,40}memory leak detected",
@@ -209,9 +201,7 @@ PATTERNS = (
         "0.5.12-",
         "utils/watchdog.py",
     ),
-    Pattern(
-        Event.CHILD_DIED, r"(?:Received sigquit from a child|SIGQUIT received)", "igquit", source="engine.py"
-    ),
+    Pattern(Event.CHILD_DIED, r"(?:Received sigquit from a child|SIGQUIT received)", "igquit", source="engine.py"),
     Pattern(Event.CHILD_DIED, r"SIGQUIT received", "SIGQUIT received", source="tokenizer_manager.py"),
     Pattern(
         Event.ENGINE_DIED,
@@ -246,13 +236,9 @@ PATTERNS = (
     ),
     Pattern(Event.LOADING, r"Load weight begin", "Load weight begin", source="model_runner.py"),
     Pattern(Event.LOADED, r"Load weight end", "Load weight end", source="model_runner.py"),
-    Pattern(
-        Event.COMPILING, r"Capture .{0,30}(?:cuda|CUDA) graph begin", "Capture", source="model_runner.py"
-    ),
+    Pattern(Event.COMPILING, r"Capture .{0,30}(?:cuda|CUDA) graph begin", "Capture", source="model_runner.py"),
     Pattern(Event.COMPILING, r"Capturing batches", "Capturing batches", source="cuda_graph_runner.py"),
-    Pattern(
-        Event.COMPILING, r"(?:Entering )?DeepGEMM (?:JIT|warmup)", "DeepGEMM", source="deep_gemm_wrapper"
-    ),
+    Pattern(Event.COMPILING, r"(?:Entering )?DeepGEMM (?:JIT|warmup)", "DeepGEMM", source="deep_gemm_wrapper"),
     Pattern(Event.COMPILING, r"Start of (?:pd disaggregation|\w+) warmup", "warmup", source="http_server.py"),
     Pattern(Event.READY, r"The server is fired up and ready to roll", "fired up", source="http_server.py"),
     Pattern(

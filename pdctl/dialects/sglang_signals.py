@@ -13,9 +13,7 @@ def _batch_gauge(signal: Gauge, name: str, versions: str = "", role: str = "") -
     return Series(signal, name, role=role, is_batch_written=True, versions=versions, source=_METRICS)
 
 
-def _counter(
-    signal: Counter, name: str, versions: str = "", role: str = "", **where: tuple[str, ...]
-) -> Series:
+def _counter(signal: Counter, name: str, versions: str = "", role: str = "", **where: tuple[str, ...]) -> Series:
     return Series(signal, name, where, role, versions=versions, source=_METRICS)
 
 

@@ -16,9 +16,7 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 # SGLang: `[2026-06-19 11:17:31 DP0 TP0] message`
-_SGLANG = re.compile(
-    r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,](\d+))?((?: [A-Z_]+\d+)*)\] ?(.*)", re.S
-)
+_SGLANG = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,](\d+))?((?: [A-Z_]+\d+)*)\] ?(.*)", re.S)
 _INNER = re.compile(r"(?:DEBUG|INFO|WARNING|ERROR) [\w./-]+\.py:\d+: ")
 # vLLM: `(Worker_TP0 pid=411) ERROR 08-11 16:54:19 [nixl_connector.py:2206] message`
 _PROCESS = re.compile(r"\((\w+)(?: pid=\d+)?\) ")
@@ -57,9 +55,7 @@ _Parsed = tuple[datetime | None, str, str]
 """Time (None: keep the last one), rank, message."""
 
 
-def parse_log(
-    data: bytes, file: str, reference: datetime, offset_min: int = 0
-) -> tuple[tuple[LogLine, ...], bool]:
+def parse_log(data: bytes, file: str, reference: datetime, offset_min: int = 0) -> tuple[tuple[LogLine, ...], bool]:
     """Return the lines and whether the beginning was left out.
 
     `reference` is the time of the capture: it completes formats that print no year or no date. `offset_min`, the

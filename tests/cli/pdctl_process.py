@@ -23,7 +23,7 @@ def start(home: Path, *arguments: str, **more: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [*COMMAND, *arguments],
         cwd=home,
-        env=environment(home, **more) | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        env={"PYTHONPATH": str(Path(__file__).parents[2])} | environment(home, **more),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

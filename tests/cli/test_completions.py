@@ -95,7 +95,7 @@ def test_every_command_is_offered(tmp_path: Path, home: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "candidates"),
     [
-        ("pdctl st", ["status"]),
+        ("pdctl stat", ["status"]),
         ("pdctl --v", ["--version"]),
         ("pdctl logs ", ["prefill-0", "decode-0", "decode-7"]),
         ("pdctl logs -f dec", ["decode-0", "decode-7"]),
@@ -126,7 +126,7 @@ def test_bash_without_any_state(home: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "candidates"),
     [
-        ("pdctl st", ["status"]),
+        ("pdctl stat", ["status"]),
         ("pdctl logs dec", ["decode-0", "decode-7"]),
         ("pdctl status -o ", ["json", "table"]),
         ("pdctl down --name ", ["day", "night"]),

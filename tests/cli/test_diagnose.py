@@ -24,9 +24,7 @@ def test_the_form_does_not_change_the_exit_code(form: str, capsys: pytest.Captur
     assert "PD0901" in capsys.readouterr().out
 
 
-def test_json_is_one_document_and_problems_go_to_stderr(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_is_one_document_and_problems_go_to_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A broken file is one line on stderr, stdout stays a document, and the verdict says that nothing is known."""
     (tmp_path / "topology.toml").write_text('[[instance]]\nname = "p"\nrole = "prefill"\n')
     (tmp_path / "p").mkdir()

@@ -34,8 +34,7 @@ def shifted(evidence: Evidence) -> Evidence:
             captured_at=evidence.captured_at + SHIFT if evidence.captured_at else None,
             captured_prev_at=evidence.captured_prev_at + SHIFT if evidence.captured_prev_at else None,
             probes=tuple(
-                msgspec.structs.replace(probe, at=probe.at + SHIFT if probe.at else None)
-                for probe in evidence.probes
+                msgspec.structs.replace(probe, at=probe.at + SHIFT if probe.at else None) for probe in evidence.probes
             ),
         ),
         _shift_instance,
@@ -63,9 +62,7 @@ def renamed(evidence: Evidence) -> tuple[Evidence, dict[str, str]]:
         evidence,
         instances=tuple(msgspec.structs.replace(item, name=names[item.name]) for item in evidence.instances),
         pairs=tuple((names.get(one, one), names.get(other, other)) for one, other in evidence.pairs),
-        probes=tuple(
-            msgspec.structs.replace(probe, via=names.get(probe.via, probe.via)) for probe in evidence.probes
-        ),
+        probes=tuple(msgspec.structs.replace(probe, via=names.get(probe.via, probe.via)) for probe in evidence.probes),
     ), names
 
 
@@ -78,19 +75,14 @@ def scaled(evidence: Evidence, factor: int = 3) -> Evidence:
         return msgspec.structs.replace(
             scrape,
             series={
-                name: tuple(
-                    Sample(one.labels, one.value * (factor if _COUNTER.search(name) else 1))
-                    for one in samples
-                )
+                name: tuple(Sample(one.labels, one.value * (factor if _COUNTER.search(name) else 1)) for one in samples)
                 for name, samples in scrape.series.items()
             },
         )
 
     return _over_instances(
         evidence,
-        lambda item: msgspec.structs.replace(
-            item, metrics=scale(item.metrics), metrics_prev=scale(item.metrics_prev)
-        ),
+        lambda item: msgspec.structs.replace(item, metrics=scale(item.metrics), metrics_prev=scale(item.metrics_prev)),
     )
 
 
@@ -103,8 +95,7 @@ def with_old_lines(evidence: Evidence) -> Evidence:
             return item
         at = min(starts) - timedelta(hours=3)
         old = tuple(
-            LogLine(index, at, "", text, f"{item.name}/log.txt")
-            for index, text in enumerate(OTHER_CAUSES[:3], 1)
+            LogLine(index, at, "", text, f"{item.name}/log.txt") for index, text in enumerate(OTHER_CAUSES[:3], 1)
         )
         return msgspec.structs.replace(item, log=(*old, *item.log))
 
@@ -166,9 +157,7 @@ def without_lines(evidence: Evidence, pattern: str) -> Evidence:
         evidence,
         lambda item: msgspec.structs.replace(
             item,
-            log=tuple(line for line in item.log if not wanted.search(line.message))
-            if item.log is not None
-            else None,
+            log=tuple(line for line in item.log if not wanted.search(line.message)) if item.log is not None else None,
         ),
     )
 

@@ -29,9 +29,7 @@ def _blocked(case: Case, view: InstanceView) -> Answer:
             if not waits_for_input(group.thread) and (call := blocking_call(group.thread))
         ]
         if not calls:
-            return no(
-                f"no scheduler of {view.name} waits in a blocking call", Kind.STACKS, stand.groups[0].place
-            )
+            return no(f"no scheduler of {view.name} waits in a blocking call", Kind.STACKS, stand.groups[0].place)
         found.append(calls[0])
     if len(dumps) == 1 and not is_standing_still(case, view):
         return unknown("one dump of a moving engine proves nothing")

@@ -44,9 +44,7 @@ def _metadata_not_taken(case: Case, view: InstanceView) -> Answer:
 
 def _affected_version(case: Case, view: InstanceView) -> Answer:
     if fix_marker(view, "nixl_abort_handler"):
-        return no(
-            f"the running code of {view.name} handles ABORT", Kind.SOURCE, Place(f"{view.name}/source.toml")
-        )
+        return no(f"the running code of {view.name} handles ABORT", Kind.SOURCE, Place(f"{view.name}/source.toml"))
     if view.transfer not in (None, "nixl"):
         return no(f"{view.name} transfers by {view.transfer}", Kind.SOURCE)
     if fix_marker(view, "nixl_abort_handler") is False:
@@ -59,9 +57,7 @@ def _affected_version(case: Case, view: InstanceView) -> Answer:
         return unknown(f"the version of {view.name} is not known")
     # sglang #30301: one ABORT kills the thread; handled from 0.5.16 (PR #30352).
     if VersionRange("0.5.13", "0.5.16").holds(view.version):
-        return yes(
-            f"{view.name} runs {view.version}: one ABORT kills this thread (sglang #30301)", Kind.SOURCE
-        )
+        return yes(f"{view.name} runs {view.version}: one ABORT kills this thread (sglang #30301)", Kind.SOURCE)
     return no(f"{view.name} runs {view.version}, which handles ABORT", Kind.SOURCE)
 
 

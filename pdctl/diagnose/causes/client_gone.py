@@ -37,11 +37,7 @@ def _engines_work(case: Case, view: InstanceView) -> Answer:
         return yes("the engines worked while the probes waited", Kind.LOG)
     stall = next((item for item in case.symptoms if item.symptom is Symptom.STALLED), None)
     # An engine that nobody asks for anything stands still as well.
-    return (
-        no(stall.text, Kind.METRICS, stall.place)
-        if stall
-        else unknown("nothing tells whether the engines work")
-    )
+    return no(stall.text, Kind.METRICS, stall.place) if stall else unknown("nothing tells whether the engines work")
 
 
 def _probe_ran_out(case: Case, view: InstanceView) -> Answer:

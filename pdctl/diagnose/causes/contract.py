@@ -50,9 +50,7 @@ def _logged(family: tuple[str, ...]) -> Ask:
     return ask
 
 
-def _setting(
-    view: InstanceView, key: str, read: Callable[[InstanceView], object]
-) -> tuple[str, Place] | None:
+def _setting(view: InstanceView, key: str, read: Callable[[InstanceView], object]) -> tuple[str, Place] | None:
     """Return a contract value: from what the engine answers, else from its source facts."""
     answer = view.get("/server_info", "/get_server_info")
     if answer is not None and answer.body:
@@ -97,9 +95,7 @@ def _sizes_differ(case: Case, view: InstanceView) -> Answer:
     own = view.raw.tp
     for peer in case.peers(view):
         if own is not None and peer.raw.tp is not None and own != peer.raw.tp:
-            return yes(
-                f"tensor-parallel sizes differ: {view.name} {own}, {peer.name} {peer.raw.tp}", Kind.TOPOLOGY
-            )
+            return yes(f"tensor-parallel sizes differ: {view.name} {own}, {peer.name} {peer.raw.tp}", Kind.TOPOLOGY)
     return unknown("tensor-parallel sizes are equal, or not known")
 
 

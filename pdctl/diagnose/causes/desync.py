@@ -24,9 +24,7 @@ def _sets_differ(case: Case, view: InstanceView) -> Answer:
         return unknown("no rank tells which requests it gave up")
     sizes = {rank: len(rids) for rank, rids in by_rank.items()}
     if len({frozenset(rids) for rids in by_rank.values()}) == 1:
-        return no(
-            f"all {len(by_rank)} ranks gave up the same {next(iter(sizes.values()))} requests", Kind.LOG
-        )
+        return no(f"all {len(by_rank)} ranks gave up the same {next(iter(sizes.values()))} requests", Kind.LOG)
     small, big = min(sizes, key=lambda rank: sizes[rank]), max(sizes, key=lambda rank: sizes[rank])
     return yes(
         f"{big} gave up {sizes[big]} requests, {small} {sizes[small]}: ranks of {view.name} decided alone",

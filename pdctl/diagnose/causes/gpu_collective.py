@@ -53,9 +53,7 @@ def _spins(case: Case, view: InstanceView) -> Answer:
     if not loads:
         return unknown(f"the GPUs of {view.name} are not known")
     silence = silent_s(view)
-    text = (
-        f"GPUs of {view.name} at {min(loads):.0f}-{max(loads):.0f} % without a step for {silence or 0:.0f} s"
-    )
+    text = f"GPUs of {view.name} at {min(loads):.0f}-{max(loads):.0f} % without a step for {silence or 0:.0f} s"
     if min(loads) >= LIMITS.gpu_spin_percent and silence is not None and silence >= LIMITS.silence_s:
         return yes(text, Kind.GPU, value=min(loads), unit="%")
     return no(text, Kind.GPU, value=min(loads), unit="%")

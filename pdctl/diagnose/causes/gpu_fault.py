@@ -36,9 +36,7 @@ def _gpu_error(case: Case, view: InstanceView) -> Answer:
 
 
 def _died_of_it(case: Case, view: InstanceView) -> Answer:
-    dead = [
-        item for item in view.raw.processes if item.state in ("gone", "Z") and (item.exit_code or item.signal)
-    ]
+    dead = [item for item in view.raw.processes if item.state in ("gone", "Z") and (item.exit_code or item.signal)]
     if dead and view.end_events(Event.GPU_ERROR):
         return yes(
             f"{dead[0].label} of {view.name} ended with {dead[0].exit_code or dead[0].signal}",

@@ -35,9 +35,7 @@ def _full_and_still(case: Case, view: InstanceView) -> Answer:
     waits = stalled(case, view, *_WAITING)
     done = level(view, Gauge.FETCH_DONE)
     if waits.is_true and running == 0 and not done:
-        return yes(
-            f"{full.text}, nothing runs, {waits.text}", full.kind or Kind.METRICS, waits.place, full.value
-        )
+        return yes(f"{full.text}, nothing runs, {waits.text}", full.kind or Kind.METRICS, waits.place, full.value)
     return unknown("something runs, or loaded requests wait for the scheduler")
 
 

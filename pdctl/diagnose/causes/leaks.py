@@ -60,9 +60,7 @@ def _executor_waits(case: Case, view: InstanceView) -> Answer:
     waits = waiting_thread(view)
     failed = burst(view.events(Event.TRANSFER_FAILED)) or view.events(Event.TRANSFER_FAILED)
     if waits.is_true and len(failed) >= LIMITS.burst_events:
-        return yes(
-            f"{waits.text}, after {len(failed)} failed transfers", Kind.STACKS, waits.place, waits.value
-        )
+        return yes(f"{waits.text}, after {len(failed)} failed transfers", Kind.STACKS, waits.place, waits.value)
     return unknown("no executor waits for failed transfers")
 
 
@@ -70,9 +68,7 @@ def _held(case: Case, view: InstanceView) -> Answer:
     found = view.events(Event.HELD_BLOCKS)
     last = max((item.at for item in view.works if item.at), default=None)
     if len(found) >= 10 and len({item.text for item in found[-10:]}) <= 3:
-        return yes(
-            f"{view.name} repeats {len(found)}x: {found[-1].text[:90]}", Kind.LOG, found[-1].place, len(found)
-        )
+        return yes(f"{view.name} repeats {len(found)}x: {found[-1].text[:90]}", Kind.LOG, found[-1].place, len(found))
     return unknown("no line repeats about held transfers" if last else "no work lines")
 
 

@@ -88,9 +88,7 @@ def _waits_on_failed(case: Case, view: InstanceView) -> Answer:
     for peer in case.peers(view):
         found = peer.events(Event.TRANSFER_FAILED) or room_failures(peer)
         if found and not view.events(Event.TRANSFER_FAILED):
-            return yes(
-                f"{waits.text}; {peer.name}: {found[0].text[:80]}", Kind.STACKS, waits.place, len(found)
-            )
+            return yes(f"{waits.text}; {peer.name}: {found[0].text[:80]}", Kind.STACKS, waits.place, len(found))
     return unknown("the other side reports no failure")
 
 

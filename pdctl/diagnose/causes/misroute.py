@@ -29,11 +29,7 @@ def _dials_elsewhere(case: Case, view: InstanceView) -> Answer:
         if (
             worker is None
             or port_of(url) is None
-            or any(
-                port_of(one.raw.url) == port_of(url)
-                for one in case.views
-                if host_of(one.raw.url) == host_of(url)
-            )
+            or any(port_of(one.raw.url) == port_of(url) for one in case.views if host_of(one.raw.url) == host_of(url))
         ):
             continue
         if port_of(url) == worker.raw.bootstrap_port or worker.is_alive is False:
@@ -79,9 +75,7 @@ def _decode_alone(case: Case, view: InstanceView) -> Answer:
         if found is None:
             continue
         still = [
-            one
-            for one in case.prefills
-            if (rise := one.rise(Counter.REQUESTS_DONE)) is not None and rise.value == 0
+            one for one in case.prefills if (rise := one.rise(Counter.REQUESTS_DONE)) is not None and rise.value == 0
         ]
         idle = [one for one in case.prefills if one.total(Counter.REQUESTS_DONE) is not None]
         if (still or not idle) and all(one.is_alive is not False for one in case.prefills):
@@ -92,9 +86,7 @@ def _decode_alone(case: Case, view: InstanceView) -> Answer:
             )
     alone = prefill_unused(case.prefills, case.decodes)
     if alone is not None:
-        return yes(
-            f"decode finished {alone:g} requests, prefill was asked for none", Kind.METRICS, value=alone
-        )
+        return yes(f"decode finished {alone:g} requests, prefill was asked for none", Kind.METRICS, value=alone)
     return unknown("decode is not known to work alone")
 
 

@@ -25,12 +25,7 @@ def _crashed(case: Case, view: InstanceView) -> Answer:
     if found:
         return yes(f"{view.name}: {found[-1].text[:90]}", Kind.LOG, found[-1].place)
     known = [item for item in view.processes if item.state]
-    if (
-        known
-        and view.has_log
-        and all(item.state not in ("gone", "Z") for item in known)
-        and view.restarts() == 0
-    ):
+    if known and view.has_log and all(item.state not in ("gone", "Z") for item in known) and view.restarts() == 0:
         return no(f"no process of {view.name} crashed", Kind.PROCESS, place(view))
     return unknown(f"nothing tells of a crash of {view.name}")
 

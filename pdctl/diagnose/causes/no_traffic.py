@@ -19,9 +19,7 @@ def _all_idle(case: Case, view: InstanceView) -> Answer:
     states = [is_idle(one) for one in case.engines]
     if states and all(states):
         return yes("every queue is empty", Kind.METRICS, value=0)
-    return (
-        no("queues hold requests", Kind.METRICS) if False in states else unknown("the queues are not known")
-    )
+    return no("queues hold requests", Kind.METRICS) if False in states else unknown("the queues are not known")
 
 
 def _probe_passed(case: Case, view: InstanceView) -> Answer:

@@ -21,9 +21,7 @@ def _workers_live(case: Case, view: InstanceView) -> Answer:
     roles = {item.role for item in engines}
     alive_roles = {item.role for item in engines if states[item.name]}
     if roles and roles == alive_roles:
-        return yes(
-            f"{sum(1 for state in states.values() if state)} workers live and are not starting", Kind.HTTP
-        )
+        return yes(f"{sum(1 for state in states.values() if state)} workers live and are not starting", Kind.HTTP)
     if dead and any(
         role not in alive_roles and all(states[item.name] is False for item in engines if item.role == role)
         for role in roles
@@ -50,11 +48,7 @@ def _lists_nobody(view: InstanceView) -> Answer:
         body = json(answer.body)
         if not isinstance(body, dict):
             continue
-        lists = [
-            body.get(key)
-            for key in ("instances", "workers", "urls", "data")
-            if isinstance(body.get(key), list)
-        ]
+        lists = [body.get(key) for key in ("instances", "workers", "urls", "data") if isinstance(body.get(key), list)]
         if lists and not lists[0] and answer.path != "/v1/models":
             return yes(
                 f"{view.name} {answer.path} lists no worker",

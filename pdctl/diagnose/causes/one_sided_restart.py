@@ -19,9 +19,7 @@ def _fails_since(case: Case, view: InstanceView) -> Answer:
         start = max((one.started_at for one in sides if one.started_at), default=None)
         late = [item for item in found if start is None or item.at is None or item.at >= start]
         if late:
-            return yes(
-                f"{side.name} since the restart: {late[-1].text[:110]}", Kind.LOG, late[-1].place, len(late)
-            )
+            return yes(f"{side.name} since the restart: {late[-1].text[:110]}", Kind.LOG, late[-1].place, len(late))
     return unknown("no failure after the restart in the logs")
 
 
@@ -82,11 +80,7 @@ def _probe_hangs(case: Case, view: InstanceView) -> Answer:
 def _not_serving(case: Case, view: InstanceView) -> Answer:
     if any(item.symptom in (*STALLS, *FAILURES) for item in case.symptoms):
         return yes("requests hang or fail since", Kind.METRICS)
-    return (
-        no("requests pass", Kind.METRICS)
-        if case.is_moving
-        else unknown("no request is known to hang or to fail")
-    )
+    return no("requests pass", Kind.METRICS) if case.is_moving else unknown("no request is known to hang or to fail")
 
 
 ANALYZER = Analyzer(

@@ -27,9 +27,7 @@ def _killed_by_probe(case: Case, view: InstanceView) -> Answer:
         if item.at and killed[0].at and 0 <= (killed[0].at - item.at).total_seconds() <= 600
     ]
     if before or view.works or view.all_works:
-        return yes(
-            f"{view.name} was busy when: {killed[0].text[:90]}", Kind.LOG, killed[0].place, len(killed)
-        )
+        return yes(f"{view.name} was busy when: {killed[0].text[:90]}", Kind.LOG, killed[0].place, len(killed))
     return unknown("it is not known to have been busy")
 
 

@@ -23,9 +23,7 @@ def _loaded_and_still(case: Case, view: InstanceView) -> Answer:
     steps = view.rise(Counter.STEPS)
     if done is None or running is None or steps is None:
         return unknown(f"{view.name} does not tell of landed requests")
-    text = (
-        f"{done.value:g} requests of {view.name} have their KV, {running.value:g} run, {steps.value:g} steps"
-    )
+    text = f"{done.value:g} requests of {view.name} have their KV, {running.value:g} run, {steps.value:g} steps"
     before = view.gauge_before(Gauge.FETCH_DONE)
     if done.value > 0 and running.value == 0 and steps.value == 0 and before is not None and before.value > 0:
         return yes(text, Kind.METRICS, done.place, done.value)
@@ -38,20 +36,14 @@ def _lock(case: Case, view: InstanceView) -> Answer:
     if not dumps:
         return unknown(f"no stacks of {view.name}")
     waits = [
-        [
-            name
-            for group in stand.groups
-            if (name := lock_wait(group.thread)) and not is_in_collective(group.thread)
-        ]
+        [name for group in stand.groups if (name := lock_wait(group.thread)) and not is_in_collective(group.thread)]
         for stand in dumps
     ]
     if not all(waits):
         return no(f"no scheduler of {view.name} waits for a lock", Kind.STACKS, dumps[0].groups[0].place)
     if len(dumps) == 1 and not is_standing_still(case, view):
         return unknown("one dump of a moving engine proves nothing")
-    return yes(
-        f"a scheduler of {view.name} waits for a lock in {waits[0][0]}", Kind.STACKS, dumps[0].groups[0].place
-    )
+    return yes(f"a scheduler of {view.name} waits for a lock in {waits[0][0]}", Kind.STACKS, dumps[0].groups[0].place)
 
 
 def _has_work(case: Case, view: InstanceView) -> Answer:

@@ -26,11 +26,7 @@ def _mooncake(case: Case, view: InstanceView) -> Answer:
 def _open_sessions(view: InstanceView) -> Iterable[Occurrence]:
     """Yield session failures that no recovery followed."""
     for item in view.events(Event.SESSION_FAILED):
-        later = (
-            one
-            for one in view.events(Event.SESSION_RECOVERED)
-            if one.group("session") == item.group("session")
-        )
+        later = (one for one in view.events(Event.SESSION_RECOVERED) if one.group("session") == item.group("session"))
         if not any(one.at and item.at and one.at >= item.at for one in later):
             yield item
 

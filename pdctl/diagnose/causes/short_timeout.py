@@ -41,9 +41,7 @@ def _short_setting(case: Case, view: InstanceView) -> Answer:
     for key, value in (source.env if source else {}).items():
         if "TIMEOUT" not in key.upper():
             continue
-        seconds = (
-            float(value) / (1000 if key.endswith("_ms") else 1) if value.replace(".", "").isdigit() else None
-        )
+        seconds = float(value) / (1000 if key.endswith("_ms") else 1) if value.replace(".", "").isdigit() else None
         if seconds is not None and seconds < 300 and _near(view, seconds):
             return yes(
                 f"{view.name} has {key}={value}, and requests end after it",

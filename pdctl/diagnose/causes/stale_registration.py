@@ -55,9 +55,7 @@ def _last_part(model: str) -> str:
 
 def _is_foreign(host: str, hosts: list[str]) -> bool:
     """Return whether an address is none of the engines'. A name and a number may be one machine."""
-    are_numbers = all(
-        part.replace(".", "").isdigit() and not part.startswith("127.") for part in (host, *hosts)
-    )
+    are_numbers = all(part.replace(".", "").isdigit() and not part.startswith("127.") for part in (host, *hosts))
     return host not in hosts and are_numbers
 
 
@@ -90,9 +88,7 @@ def _lists_the_wrong(case: Case, view: InstanceView) -> Answer:
             )
         own = _models_of(worker)
         if _is_other_model(model, own, [name for _, name in rows]):
-            return yes(
-                f"{view.name} lists {worker.name} under model {model}, it serves {own[0]}", Kind.HTTP, place
-            )
+            return yes(f"{view.name} lists {worker.name} under model {model}, it serves {own[0]}", Kind.HTTP, place)
         if worker.is_gone:
             return yes(f"{view.name} lists {url}, but {worker.name} is gone", Kind.HTTP, place)
     if rows:

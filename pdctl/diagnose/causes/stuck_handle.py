@@ -19,12 +19,7 @@ def waiting_thread(view: InstanceView) -> Answer:
     found = []
     for dump in dumps:
         if dump:
-            waits = [
-                (process, name)
-                for process in dump
-                for thread in process.threads
-                if (name := handle_wait(thread))
-            ]
+            waits = [(process, name) for process in dump for thread in process.threads if (name := handle_wait(thread))]
             if not waits:
                 return no(f"no thread of {view.name} waits for a transfer", Kind.STACKS, dump[0].place)
             found.append(waits)

@@ -46,9 +46,7 @@ def absent(functions: tuple[str, ...]) -> Ask:
             return unknown(f"this backend of {view.name} may have no {functions[0]}")
         text = f"{len(lacking)} of {len(dumps)} schedulers of {view.name} have no {functions[0]}"
         if lacking:
-            names = ", ".join(
-                sorted({thread.name for thread in lacking[0].threads if "(" in thread.name})[:3]
-            )
+            names = ", ".join(sorted({thread.name for thread in lacking[0].threads if "(" in thread.name})[:3])
             return yes(
                 f"{text}; they show {names or f'{len(lacking[0].threads)} others'}",
                 Kind.STACKS,
@@ -84,8 +82,7 @@ def printed_death(functions: tuple[str, ...], *gauges: Gauge) -> Ask:
         found = [
             item
             for item in view.events(Event.THREAD_DIED)
-            if item.group("thread").split(" ")[0] in functions
-            or (functions is BOOTSTRAP and "MsgGuard" in item.text)
+            if item.group("thread").split(" ")[0] in functions or (functions is BOOTSTRAP and "MsgGuard" in item.text)
         ]
         if not found:
             return unknown(f"{view.name} prints no such end")

@@ -47,9 +47,7 @@ def _waits_without_abort(case: Case, view: InstanceView) -> Answer:
     waits = waiting_thread(view)
     if not waits.is_true or not view.raw.stacks_prev:
         return unknown("no thread is seen twice waiting for a transfer")
-    aborted = any(
-        aborted_rooms(side) or side.events(Event.TRANSFER_FAILED) for side in (view, *case.peers(view))
-    )
+    aborted = any(aborted_rooms(side) or side.events(Event.TRANSFER_FAILED) for side in (view, *case.peers(view)))
     return unknown("transfers were aborted or failed") if aborted else waits
 
 

@@ -38,9 +38,7 @@ def _errors_among_the_living(case: Case, view: InstanceView) -> Answer:
     living = either_dead(case, view)
     if not living.is_true:
         return unknown(living.text)
-    passed = any(
-        progress(side, Gauge.TRANSFER) or progress(side, Gauge.INFLIGHT) for side in (view, *case.peers(view))
-    )
+    passed = any(progress(side, Gauge.TRANSFER) or progress(side, Gauge.INFLIGHT) for side in (view, *case.peers(view)))
     if not passed and not _works_after(view, errors[0]):
         return unknown("no other transfer is known to pass")
     return yes(
@@ -57,9 +55,7 @@ def _is_rare(view: InstanceView, errors: int) -> bool:
     if failed is not None and done is not None and failed.value + done.value > 0:
         return failed.value / (failed.value + done.value) < LIMITS.rare_share
     good = sum(
-        1
-        for item in view.events(Event.ACCESS)
-        if item.group("status") == "200" and item.group("method") == "POST"
+        1 for item in view.events(Event.ACCESS) if item.group("status") == "200" and item.group("method") == "POST"
     )
     return good > 0 and errors / (errors + good) < LIMITS.rare_share
 
@@ -71,10 +67,7 @@ def _works_after(view: InstanceView, first: Occurrence) -> bool:
 def _says_transport(case: Case, view: InstanceView) -> Answer:
     sides = (view, *case.peers(view))
     errors = [
-        item
-        for side in sides
-        for item in transport(side)
-        if (side.age_s(item.at) or 0.0) <= LIMITS.recent_errors_s
+        item for side in sides for item in transport(side) if (side.age_s(item.at) or 0.0) <= LIMITS.recent_errors_s
     ]
     if errors:
         return yes(f"transport error: {errors[-1].text[:110]}", Kind.LOG, errors[-1].place, len(errors))

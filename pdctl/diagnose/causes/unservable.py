@@ -23,13 +23,7 @@ def _empty_and_waiting(case: Case, view: InstanceView) -> Answer:
     if waiting is None or running is None or usage is None:
         return unknown(f"the queues of {view.name} are not known")
     text = f"{waiting:g} wait on {view.name}, {running:g} run, KV is {usage[0]:.1%} used"
-    if (
-        waiting > 0
-        and running == 0
-        and usage[0] < 0.05
-        and not moving
-        and view.role not in ("decode", "prefill")
-    ):
+    if waiting > 0 and running == 0 and usage[0] < 0.05 and not moving and view.role not in ("decode", "prefill"):
         return yes(text, usage[1], value=waiting)
     return no(text, usage[1], value=waiting)
 
@@ -83,9 +77,7 @@ def _by_default_limit(view: InstanceView) -> float | None:
         for line in view.raw.log or ()
         if "Received request" in line.message and (match := _MAX_TOKENS.search(line.message))
     ]
-    is_rest = (
-        length is not None and len(set(limits[-5:])) >= min(3, len(limits)) and min(limits[-5:]) >= length / 2
-    )
+    is_rest = length is not None and len(set(limits[-5:])) >= min(3, len(limits)) and min(limits[-5:]) >= length / 2
     return length - limits[-1] if is_rest and length is not None else None
 
 

@@ -33,9 +33,7 @@ def _dead_rank(case: Case, view: InstanceView) -> Answer:
         return unknown(f"the processes of {view.name} are not known")
     dead = [item for item in states if item.state in ("gone", "Z") and _is_rank(item)]
     if not dead or len(dead) == len(states):
-        return no(
-            f"{view.name}: none of {len(states)} processes is dead beside living ones", Kind.PROCESS, place, 0
-        )
+        return no(f"{view.name}: none of {len(states)} processes is dead beside living ones", Kind.PROCESS, place, 0)
     text = f"{view.name}: {dead[0].label} is dead, {len(states) - len(dead)} others live"
     return yes(text, Kind.PROCESS, place, len(dead))
 
@@ -46,9 +44,7 @@ def _missing_rank(case: Case, view: InstanceView) -> Answer:
     alive = [item for item in view.processes if item.state not in (None, "gone", "Z")]
     schedulers = [item for item in alive if "scheduler" in item.label]
     should = view.raw.tp or 1
-    if any("detokenizer" in item.label for item in alive) and len(schedulers) < (
-        should if view.raw.nodes == 1 else 1
-    ):
+    if any("detokenizer" in item.label for item in alive) and len(schedulers) < (should if view.raw.nodes == 1 else 1):
         text = f"{view.name}: {len(schedulers)} of {should} schedulers are there"
         return yes(text, Kind.PROCESS, place, len(schedulers))
     return unknown("no rank is known to be missing")

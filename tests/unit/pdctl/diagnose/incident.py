@@ -75,10 +75,10 @@ def _frame(part: str) -> str:
 
 HEALTHY_GET = '[[get]]\npath = "/health"\nstatus = 200\ntook_ms = 5\n'
 REFUSED_GET = '[[get]]\npath = "/health"\nerror = "refused"\n'
-PROBE_TIMEOUT = '[[probe]]\nat = 2026-06-19T14:29:30Z\nvia = "router"\ntook_ms = 20000\ntimeout_ms = 20000\nerror = "timeout"\n'
-PROBE_PASSED = (
-    '[[probe]]\nat = 2026-06-19T14:29:30Z\nvia = "router"\ntook_ms = 300\nstatus = 200\noutput = "close"\n'
+PROBE_TIMEOUT = (
+    '[[probe]]\nat = 2026-06-19T14:29:30Z\nvia = "router"\ntook_ms = 20000\ntimeout_ms = 20000\nerror = "timeout"\n'
 )
+PROBE_PASSED = '[[probe]]\nat = 2026-06-19T14:29:30Z\nvia = "router"\ntook_ms = 300\nstatus = 200\noutput = "close"\n'
 
 
 def stalled_pair() -> dict[str, str]:

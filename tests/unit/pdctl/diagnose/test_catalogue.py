@@ -26,9 +26,7 @@ def test_every_code_has_one_analyzer() -> None:
 def test_every_label_of_the_corpus_has_a_code() -> None:
     """No folder's truth is a word that pdctl cannot say."""
     known = {item.label for item in CATALOGUE} | _VERDICTS
-    wanted = {
-        label for item in incidents() for label in (item.truth.label, *item.truth.also, *item.truth.never)
-    }
+    wanted = {label for item in incidents() for label in (item.truth.label, *item.truth.also, *item.truth.never)}
     assert wanted <= known
 
 

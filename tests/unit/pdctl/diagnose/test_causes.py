@@ -35,9 +35,7 @@ def test_a_missing_bootstrap_thread_is_established() -> None:
 def test_a_bootstrap_thread_that_runs_rules_it_out() -> None:
     """With the thread in every full dump it cannot be this, whatever the queues say."""
     stacks = make.stack(10, "sglang::scheduler", _IDLE_LOOP, "bootstrap_thread", *_TRANSFERS)
-    report = make.report(
-        make.PAIR, **make.stalled_pair(), p__log_txt=make.abort_burst(), p__stacks_txt=stacks
-    )
+    report = make.report(make.PAIR, **make.stalled_pair(), p__log_txt=make.abort_burst(), p__stacks_txt=stacks)
     assert _status(report, "PD0301") == "ruled_out"
 
 
@@ -81,9 +79,7 @@ def test_ranks_in_different_collectives(before: bool) -> None:
     stacks = make.stack(
         1, "sglang::scheduler_TP0", f"all_reduce@torch/distributed_c10d.py < poll_and_all_reduce < {loop}"
     )
-    stacks += make.stack(
-        2, "sglang::scheduler_TP1", f"broadcast@torch/distributed_c10d.py < recv_requests < {loop}"
-    )
+    stacks += make.stack(2, "sglang::scheduler_TP1", f"broadcast@torch/distributed_c10d.py < recv_requests < {loop}")
     log = "[2026-06-19 14:10:00 TP0] Decode batch, #running-req: 4, #queue-req: 1, gen throughput (token/s): 50.0\n"
     files = {"e__stacks_txt": stacks, "e__log_txt": log}
     if before:
@@ -95,12 +91,8 @@ def test_ranks_in_different_collectives(before: bool) -> None:
 def test_ranks_that_wait_for_requests_are_idle() -> None:
     """Rank 0 reads its socket, the others wait for its broadcast: that is how a healthy engine idles."""
     loop = "recv_requests < event_loop_overlap < dispatch_event_loop"
-    stacks = make.stack(
-        1, "sglang::scheduler_TP0", f"recv_pyobj@zmq/sugar/socket.py < _pull_raw_reqs < {loop}"
-    )
-    stacks += make.stack(
-        2, "sglang::scheduler_TP1", f"broadcast@torch/distributed_c10d.py < broadcast_pyobj < {loop}"
-    )
+    stacks = make.stack(1, "sglang::scheduler_TP0", f"recv_pyobj@zmq/sugar/socket.py < _pull_raw_reqs < {loop}")
+    stacks += make.stack(2, "sglang::scheduler_TP1", f"broadcast@torch/distributed_c10d.py < broadcast_pyobj < {loop}")
     report = make.report(make.instance("e", "unified", tp=2), e__stacks_txt=stacks, e__stacks_prev_txt=stacks)
     assert report.abstains
 
@@ -176,7 +168,9 @@ def test_an_xid_before_anything_else() -> None:
 
 def test_the_kernel_killed_it() -> None:
     """Killed for memory is another remedy than gone."""
-    process = '[[process]]\npid = 5\ntitle = "sglang::scheduler"\nstate = "gone"\nsignal = "SIGKILL"\noom_killed = true\n'
+    process = (
+        '[[process]]\npid = 5\ntitle = "sglang::scheduler"\nstate = "gone"\nsignal = "SIGKILL"\noom_killed = true\n'
+    )
     assert _first(make.report(make.PAIR, p__process_toml=process)) == "PD0702"
 
 
@@ -261,9 +255,7 @@ def test_a_session_that_recovered_is_not_blamed() -> None:
         "[2026-06-19 12:00:00 TP0] Session 192.0.2.2:16002 failed.\n"
         "[2026-06-19 12:00:30 TP0] Session 192.0.2.2:16002 recovered via probe; un-blacklisted\n"
     )
-    report = make.report(
-        topology, p__log_txt=prefill, p__http_toml=make.HEALTHY_GET, d__http_toml=make.HEALTHY_GET
-    )
+    report = make.report(topology, p__log_txt=prefill, p__http_toml=make.HEALTHY_GET, d__http_toml=make.HEALTHY_GET)
     assert _status(report, "PD0311") == "not named"
 
 
@@ -280,18 +272,14 @@ def _vllm(**values: float) -> str:
 def test_a_full_pool_that_nothing_frees() -> None:
     """KV is full, nothing runs, requests wait, no step happens."""
     scrape = _vllm(running=0, waiting=30, kv=0.98, steps=500, tokens=9000, done=70)
-    report = make.report(
-        make.instance("d", "decode", "vllm"), d__metrics_txt=scrape, d__metrics_prev_txt=scrape
-    )
+    report = make.report(make.instance("d", "decode", "vllm"), d__metrics_txt=scrape, d__metrics_prev_txt=scrape)
     assert (_first(report), report.verdict) == ("PD0401", "wedged")
 
 
 def test_landed_requests_that_are_never_scheduled() -> None:
     """Their KV is there, nothing runs, no step happens: the scheduler does not look."""
     scrape = _vllm(running=0, waiting=9, kv=0.6, steps=500, tokens=9000, done=70, landed=9)
-    report = make.report(
-        make.instance("d", "decode", "vllm"), d__metrics_txt=scrape, d__metrics_prev_txt=scrape
-    )
+    report = make.report(make.instance("d", "decode", "vllm"), d__metrics_txt=scrape, d__metrics_prev_txt=scrape)
     assert _first(report) == "PD0504"
 
 
@@ -341,9 +329,7 @@ def test_an_idle_system_with_a_passed_probe_is_healthy() -> None:
     """No traffic is no trouble, once the path is proven."""
     scrape = "sglang:num_running_reqs 0\nsglang:num_queue_reqs 0\nsglang:num_requests_total 50\n"
     files = {"e__metrics_txt": scrape, "e__metrics_prev_txt": scrape}
-    assert (
-        make.report(make.instance("e", "unified"), **files, probe_toml=make.PROBE_PASSED).verdict == "healthy"
-    )
+    assert make.report(make.instance("e", "unified"), **files, probe_toml=make.PROBE_PASSED).verdict == "healthy"
     assert make.report(make.instance("e", "unified"), **files).verdict == "unknown"
 
 

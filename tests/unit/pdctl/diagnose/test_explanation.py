@@ -36,9 +36,7 @@ def _explain(*analyzers: Analyzer) -> Explanation:
 
 
 def _codes(explanation: Explanation) -> tuple[list[str], list[str]]:
-    return [item.code.code for item in explanation.initiating], [
-        item.code.code for item in explanation.cascade
-    ]
+    return [item.code.code for item in explanation.initiating], [item.code.code for item in explanation.cascade]
 
 
 def test_an_established_cause_comes_before_a_supported_one() -> None:
@@ -78,7 +76,5 @@ def test_a_cause_without_a_present_symptom_is_not_established() -> None:
 def test_two_suggestions_of_one_kind_support_nothing() -> None:
     """They are one source twice."""
     checks = (suggests("one", _true(Kind.LOG)), suggests("two", _true(Kind.LOG)))  # type: ignore[arg-type]
-    same = Analyzer(
-        code="PD0301", roles=("prefill",), inputs=(Kind.LOG,), explains=(Symptom.STALLED,), checks=checks
-    )
+    same = Analyzer(code="PD0301", roles=("prefill",), inputs=(Kind.LOG,), explains=(Symptom.STALLED,), checks=checks)
     assert _codes(_explain(same))[0] == []

@@ -12,9 +12,7 @@ _HELPERS = ("worker", "_read_thread", "_heartbeat")
 _LOOP = "event_loop_overlap < dispatch_event_loop"
 _REDUCE = f"all_reduce@torch/distributed_c10d.py < poll_and_all_reduce < {_LOOP}"
 _BROADCAST = f"broadcast@torch/distributed_c10d.py < recv_requests < {_LOOP}"
-_QUIET_LOG = (
-    "[2026-06-19 14:10:00 TP0] Decode batch, #running-req: 4, #queue-req: 1, gen throughput (token/s): 50.0\n"
-)
+_QUIET_LOG = "[2026-06-19 14:10:00 TP0] Decode batch, #running-req: 4, #queue-req: 1, gen throughput (token/s): 50.0\n"
 
 
 def test_helper_processes_need_no_bootstrap_thread() -> None:
@@ -35,9 +33,7 @@ def test_a_rank_and_its_parent_are_no_two_ranks() -> None:
     assert "PD0501" not in [cause.code for cause in report.firm]
 
 
-@pytest.mark.parametrize(
-    ("flags", "is_apart"), [('"--dp-size", "2"', False), ('"--enable-dp-attention"', True)]
-)
+@pytest.mark.parametrize(("flags", "is_apart"), [('"--dp-size", "2"', False), ('"--enable-dp-attention"', True)])
 def test_replicas_keep_step_only_with_dp_attention(flags: str, *, is_apart: bool) -> None:
     """Data-parallel replicas stand where they like, unless attention ties them together."""
     stacks = make.stack(1, "sglang::scheduler_DP0_TP0", _REDUCE)
@@ -59,9 +55,7 @@ def test_a_short_list_of_processes_shows_no_dead_rank() -> None:
         f'[[process]]\npid = {pid}\ntitle = "{title}"\nstate = "{state}"\n'
         for pid, (title, state) in enumerate(rows, 1)
     )
-    topology = make.instance("p", "prefill", tp=2, more="bootstrap_port = 8998") + make.instance(
-        "d", "decode", host=2
-    )
+    topology = make.instance("p", "prefill", tp=2, more="bootstrap_port = 8998") + make.instance("d", "decode", host=2)
     report = make.report(topology, **make.stalled_pair(), p__process_toml=process)
     assert "PD0103" not in [cause.code for cause in report.causes if cause.confidence == "established"]
 

@@ -26,9 +26,7 @@ tp = 4
 
 def test_the_topology_says_who_is_there() -> None:
     """Instances carry what the topology says of them; what it does not say is unknown."""
-    evidence = evidence_of(
-        {"topology.toml": _TOPOLOGY, "p/http.toml": b'[[get]]\npath = "/health"\nstatus = 200\n'}
-    )
+    evidence = evidence_of({"topology.toml": _TOPOLOGY, "p/http.toml": b'[[get]]\npath = "/health"\nstatus = 200\n'})
     [instance] = evidence.instances
     assert evidence.captured_at == datetime(2026, 6, 19, 14, 31, 5, tzinfo=UTC)
     assert (instance.role, instance.tp, instance.dp) == ("prefill", 4, None)
@@ -53,9 +51,7 @@ def test_bad_toml_names_file_and_line_and_the_rest_is_read() -> None:
 
 def test_a_field_of_a_wrong_type_is_unknown() -> None:
     """`pid = "many"` leaves the pid unknown and says so."""
-    evidence = evidence_of(
-        {"topology.toml": _TOPOLOGY, "p/process.toml": b'[[process]]\npid = "many"\nstate = "T"\n'}
-    )
+    evidence = evidence_of({"topology.toml": _TOPOLOGY, "p/process.toml": b'[[process]]\npid = "many"\nstate = "T"\n'})
     [process] = evidence.instances[0].processes
     assert process.pid is None
     assert process.state == "T"
@@ -72,9 +68,7 @@ def test_folders_and_topology_that_disagree_are_said() -> None:
 
 def test_a_signal_may_be_a_name() -> None:
     """`SIGKILL` and 9 are the same."""
-    evidence = evidence_of(
-        {"topology.toml": _TOPOLOGY, "p/process.toml": b'[[process]]\nsignal = "SIGKILL"\n'}
-    )
+    evidence = evidence_of({"topology.toml": _TOPOLOGY, "p/process.toml": b'[[process]]\nsignal = "SIGKILL"\n'})
     assert evidence.instances[0].processes[0].signal == 9
 
 
@@ -83,9 +77,7 @@ def test_wrong_output_needs_an_answer() -> None:
     probe = b"[[probe]]\noutput_ok = false\n"
     files = {"topology.toml": _TOPOLOGY}
     assert evidence_of({**files, "probe.toml": probe + b"status = 200\n"}).probes[0].output == "garbled"
-    assert (
-        evidence_of({**files, "probe.toml": probe + b'error = "timeout"\n'}).probes[0].output == "unchecked"
-    )
+    assert evidence_of({**files, "probe.toml": probe + b'error = "timeout"\n'}).probes[0].output == "unchecked"
 
 
 def test_truth_and_links_are_not_read(tmp_path: Path) -> None:

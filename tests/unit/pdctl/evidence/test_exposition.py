@@ -60,11 +60,7 @@ def test_any_bytes_are_read_without_an_exception(data: bytes) -> None:
     parse_exposition(data, "p/metrics.txt")
 
 
-@given(
-    st.dictionaries(
-        st.from_regex(r"[a-z]{1,8}_total", fullmatch=True), st.floats(0, 1e12), min_size=1, max_size=9
-    )
-)
+@given(st.dictionaries(st.from_regex(r"[a-z]{1,8}_total", fullmatch=True), st.floats(0, 1e12), min_size=1, max_size=9))
 def test_every_written_sample_is_read_back(samples: dict[str, float]) -> None:
     """Reading what was written gives the same numbers."""
     text = "".join(f"{name} {value!r}\n" for name, value in samples.items())

@@ -73,9 +73,7 @@ def test_the_zone_of_the_printed_times_is_taken_off() -> None:
 
 def test_colours_and_control_characters_are_gone() -> None:
     """What a terminal would show is what patterns are held against."""
-    [line], _ = parse_log(
-        b"\x1b[2m2026-08-28T01:13:33Z\x1b[0m \x1b[32m INFO\x1b[0m x::y: done\x00", "a/log.txt", _NOW
-    )
+    [line], _ = parse_log(b"\x1b[2m2026-08-28T01:13:33Z\x1b[0m \x1b[32m INFO\x1b[0m x::y: done\x00", "a/log.txt", _NOW)
     assert line.message == "done"
 
 
@@ -107,9 +105,7 @@ def test_any_bytes_are_read_without_an_exception(data: bytes) -> None:
 
 @given(
     st.text(max_size=60),
-    st.sampled_from(
-        ["[2026-13-45 99:99:99] ", "E1399 25:61:61.1 1 a.c:1] ", "[99999999999.1] [a] b UCX ERROR "]
-    ),
+    st.sampled_from(["[2026-13-45 99:99:99] ", "E1399 25:61:61.1 1 a.c:1] ", "[99999999999.1] [a] b UCX ERROR "]),
 )
 def test_impossible_times_are_no_times(text: str, prefix: str) -> None:
     """A prefix that looks like a time and is none leaves the line without one."""

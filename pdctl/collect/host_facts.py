@@ -1,0 +1,31 @@
+"""What is read once for all instances of this host."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from pdctl.collect import gpu, kernel, source
+from pdctl.collect.context import Context
+from pdctl.collect.host_processes import Table
+from pdctl.collect.records import Taken
+from pdctl.collect.target import Target
+
+
+class HostFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The host at the first sample."""
+
+    table: Table
+    kernel: Taken
+    gpus: gpu.Gpus
+    sources: source.Sources
+
+
+async def read(targets: Sequence[Target], table: Table, context: Context) -> HostFacts:
+    """Ask kernel, devices and package folders, all at once; each has its own deadline."""
+    kernel_log, gpus, sources = await asyncio.gather(
+        kernel.take(context), gpu.read(context), source.read(targets, context)
+    )
+    return HostFacts(table=table, kernel=kernel_log, gpus=gpus, sources=sources)

@@ -1,0 +1,113 @@
+"""Find out where on this host each instance lives: its root process, its log, its unit."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from pdctl.collect.host_processes import ProcessRow, Table
+from pdctl.collect.target import Target
+from pdctl.deployment import layout
+from pdctl.deployment.model import Deployment, Instance
+from pdctl.deployment.state import StateFolder
+from pdctl.managers import shim
+
+
+def targets(deployment: Deployment, folder: StateFolder, table: Table) -> tuple[Target, ...]:
+    """Return one target an instance, in the order of the deployment."""
+    listeners = _listeners(table.processes)
+    return tuple(_target(instance, folder, table, listeners) for instance in deployment.instances)
+
+
+def is_here(instance: Instance) -> bool:
+    """Return whether an instance is meant to run on this host: managed here, or its address is one of ours."""
+    if instance.host != "local":
+        return False
+    return layout.is_local(instance) or _is_own_address(layout.host_and_port(instance.url)[0])
+
+
+def _target(instance: Instance, folder: StateFolder, table: Table, listeners: Mapping[int, ProcessRow]) -> Target:
+    if not is_here(instance):
+        where = instance.host if instance.host != "local" else layout.host_and_port(instance.url)[0]
+        why = f"it runs on {where}; from here only its HTTP endpoints can be read: run pdctl there"
+        return Target(instance=instance, why_no_pid=why)
+    paths = folder.paths(instance.name)
+    seen = shim.observe(paths) if layout.is_local(instance) else None
+    if seen is not None and seen.record is not None:
+        return Target(
+            instance=instance,
+            pid=seen.pid,
+            why_no_pid=f"no process: {seen.explanation()}",
+            record=seen.record,
+            log_files=rotated_files(paths.log),
+        )
+    port = layout.host_and_port(instance.url)[1]
+    root = _root(listeners.get(port), table)
+    if root is None:
+        why = table.problem or f"no process here listens on port {port}"
+        return Target(instance=instance, why_no_pid=why, unit=instance.unit)
+    return Target(
+        instance=instance,
+        pid=root.pid,
+        log_files=rotated_files(Path(root.stdout)) if root.stdout and root.stdout.startswith("/") else (),
+        unit=instance.unit or root.unit,
+    )
+
+
+_ROTATED = re.compile(r"[.-]\d[\d.T_-]*")
+
+
+def rotated_files(log: Path) -> tuple[Path, ...]:
+    """Return a log and its rotated files, oldest first: `x.log.2`, `x.log-20260619`, `x.log`. Not packed ones."""
+    if not log.is_file():
+        return ()
+    try:
+        older = [
+            (path.stat().st_mtime, path)
+            for path in log.parent.iterdir()
+            if path.name.startswith(log.name) and _ROTATED.fullmatch(path.name[len(log.name) :])
+        ]
+    except OSError:
+        older = []
+    return (*(path for _, path in sorted(older)), log)
+
+
+def _listeners(rows: Iterable[ProcessRow]) -> dict[int, ProcessRow]:
+    """Return port -> the process that listens there; of a parent and children that share it, the oldest."""
+    found: dict[int, ProcessRow] = {}
+    for row in sorted(rows, key=lambda row: row.start_ticks):
+        for port in row.listening:
+            found.setdefault(port, row)
+    return found
+
+
+def _root(row: ProcessRow | None, table: Table) -> ProcessRow | None:
+    """Return the process that started the one that listens, where that names itself a part of an engine."""
+    while row is not None and "::" in row.title:
+        parent = table.of(row.ppid)
+        if parent is None or parent.exe != row.exe:
+            return row
+        row = parent
+    return row
+
+
+def _is_own_address(host: str) -> bool:
+    """Return whether a name or address is this host's: binding to it is what only the owner can do."""
+    if host == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host == socket.gethostname()
+    if address.is_loopback:
+        return True
+    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((host, 0))
+        except OSError:
+            return False
+    return not address.is_unspecified

@@ -1,0 +1,167 @@
+"""Collector: what one instance printed. The end of its log as it is, and from before that only telling lines.
+
+`log.txt` holds all of the last few MB across rotated files; `covers_since` is the time of its first complete line.
+Lines by `markers` from the part before stand in `log.earlier.txt`. The searching is `grep`'s: a million lines take as
+long as grep takes, in flat memory, in a child with a deadline.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from pdctl.collect import child
+from pdctl.collect.context import Context
+from pdctl.collect.incident import local_utc_offset
+from pdctl.collect.journal import take_journal
+from pdctl.collect.markers import MARKERS
+from pdctl.collect.records import Status, Taken, now
+from pdctl.collect.secrets import scrub
+from pdctl.collect.target import Target
+from pdctl.evidence.loglines import parse_log
+
+LOG, EARLIER = "log.txt", "log.earlier.txt"
+FILES = (LOG, EARLIER)
+TAIL_BYTES = 4 << 20
+FLEET_TAIL_BYTES = 256 << 10
+EARLIER_BYTES = 1 << 20
+GREP_S = 10.0
+ROTATIONS = 3
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A part of a file, in bytes."""
+
+    path: Path
+    start: int
+    end: int
+
+
+async def take(target: Target, context: Context) -> list[Taken]:
+    """Read the log files, else the unit's journal."""
+    if target.log_files:
+        async with context.log_slots:
+            return await take_files(target.log_files, context, FLEET_TAIL_BYTES if context.is_fleet else TAIL_BYTES)
+    if target.unit:
+        return await take_journal(target.unit, context)
+    why = target.why_no_pid if target.pid is None else "it prints to a pipe or terminal that pdctl cannot read"
+    return [Taken(name=LOG, status=Status.ABSENT, error=why)]
+
+
+async def take_files(paths: Sequence[Path], context: Context, tail_bytes: int = TAIL_BYTES) -> list[Taken]:
+    """Read the end of a log and of its rotated files (oldest first), and search what lies before."""
+    before, content = _read_end(paths, tail_bytes)
+    is_cut = bool(before)
+    if is_cut:
+        # The cut falls somewhere in a line: half a line would be read as another one.
+        content = content[content.find(b"\n") + 1 :]
+    taken = [Taken(name=LOG, content=scrub(content), truncated=is_cut, covers_since=first_time(content))]
+    if before:
+        taken.append(await _search(before, context))
+    return taken
+
+
+def split(paths: Sequence[Path], tail_bytes: int) -> tuple[list[Piece], list[Piece]]:
+    """Return what lies before the last `tail_bytes` of all files together, and those; each oldest first."""
+    before: list[Piece] = []
+    tail: list[Piece] = []
+    left = tail_bytes
+    for path in reversed(paths):
+        try:
+            size = path.stat().st_size
+        except OSError:
+            continue
+        share = min(size, left)
+        left -= share
+        if share:
+            tail.insert(0, Piece(path, size - share, size))
+        if size > share:
+            before.insert(0, Piece(path, 0, size - share))
+    return before, tail
+
+
+def _read_end(paths: Sequence[Path], tail_bytes: int) -> tuple[list[Piece], bytes]:
+    """Return what lies before the tail, and the tail's content; read anew where a rotation fell in between."""
+    for _ in range(ROTATIONS):
+        states = [_state(path) for path in paths]
+        before, tail = split(paths, tail_bytes)
+        content = b"".join(_read(piece) for piece in tail)
+        if all(_is_older(old, _state(path)) for old, path in zip(states, paths, strict=True)):
+            break
+    return before, content
+
+
+def _state(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_ino, found.st_size
+
+
+def _is_older(before: tuple[int, int], after: tuple[int, int]) -> bool:
+    """Return whether the file is the same and has at most grown."""
+    return before[0] == after[0] and before[1] <= after[1]
+
+
+def _read(piece: Piece) -> bytes:
+    try:
+        with piece.path.open("rb") as file:
+            file.seek(piece.start)
+            return file.read(piece.end - piece.start)
+    except OSError:
+        # Rotated away between the two looks.
+        return b""
+
+
+def first_time(content: bytes) -> datetime | None:
+    """Return the time that the first lines print, in UTC; None where they print none."""
+    lines, _ = parse_log(content[:65536], LOG, now())
+    return next((line.at - local_utc_offset() for line in lines if line.at is not None), None)
+
+
+async def _search(pieces: Sequence[Piece], context: Context) -> Taken:
+    words = [word for marker in MARKERS for word in ("-e", marker)]
+    found: list[bytes] = []
+    problem: child.Child | None = None
+    for piece in pieces:
+        done = await child.run(
+            ["grep", "-a", "-b", "-F", *words, str(piece.path)],
+            deadline_s=context.deadline.at_most(GREP_S),
+            most_bytes=EARLIER_BYTES,
+            keep=child.Keep.TAIL,
+            # In the C locale grep compares bytes; in UTF-8 it is ten times slower.
+            env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
+        )
+        found.append(_lines_before(piece.end, done.stdout))
+        # grep says 1 where no line matches.
+        if done.end is not child.End.EXITED or done.code not in (0, 1):
+            problem = done
+    content = scrub(_whole_lines(b"".join(found)))
+    if problem is None:
+        return Taken(name=EARLIER, content=content, truncated=True)
+    status = Status.TIMEOUT if problem.end is child.End.TIMEOUT else Status.FAILED
+    return Taken(name=EARLIER, content=content or None, status=status, error=problem.describe(), truncated=True)
+
+
+def _lines_before(end: int, numbered: bytes) -> bytes:
+    """Return the lines that begin before an offset; grep has put each line's own before it: `OFFSET:line`."""
+    kept: list[bytes] = []
+    for line in numbered.split(b"\n"):
+        offset, _, text = line.partition(b":")
+        # The first may be half a line, where the beginning of much output was dropped.
+        if offset.isdigit() and int(offset) < end:
+            kept.append(text + b"\n")
+    return b"".join(kept)
+
+
+def _whole_lines(content: bytes) -> bytes:
+    """Return the last lines that fit."""
+    if len(content) <= EARLIER_BYTES:
+        return content
+    content = content[-EARLIER_BYTES:]
+    return content[content.find(b"\n") + 1 :]

@@ -1,0 +1,71 @@
+"""Words by which the old part of a long log is searched: lines that matter hours later."""
+
+from __future__ import annotations
+
+MARKERS = (
+    # Python and the runtime below it
+    "Traceback (most recent call last)",
+    "Exception in thread",
+    "Fatal Python error",
+    "Caught signal",
+    "Segfault encountered",
+    "AssertionError",
+    "RuntimeError",
+    "ValueError: ",
+    "Assertion `",
+    # threads and loops
+    "thread died",
+    " died",
+    "atchdog",
+    "Scheduler hit an exception",
+    "EngineDeadError",
+    "EngineCore encountered",
+    "SIGQUIT",
+    "SIGTERM",
+    "igquit",
+    # transfer
+    "failed for request",
+    "Transfer thread failed",
+    "NIXL_ERR_",
+    "NIXL trans",
+    "UCX  ERROR",
+    "UCX ERROR",
+    "KVTransferError",
+    "Failed to send",
+    "connection with prefill",
+    "Lost connection",
+    "Releasing expired KV",
+    "Potentially invalid KV",
+    "checksum",
+    "mismatch",
+    "was already registered",
+    "was invalidated",
+    "failed to register",
+    "Could not fetch prefill",
+    "without being sent",
+    # memory and devices
+    "memory leak detected",
+    "KV cache pool is full",
+    "out of memory",
+    "OutOfMemory",
+    "CUDA error",
+    "NCCL",
+    "Xid",
+    "shared memory broadcast block",
+    "caught collective operation timeout",
+    # life of the process
+    "server_args=",
+    "fired up and ready",
+    "Application startup complete",
+    "Started server process",
+    "vLLM API server version",
+    "Shutting down",
+    "drain",
+    # routers
+    "all circuits open",
+    "No available prefill",
+    "No available decode",
+    "marked unhealthy",
+    "is unhealthy",
+)
+"""Fixed strings from the signal tables. None is in a line that a working engine prints with each request."""

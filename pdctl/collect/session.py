@@ -1,0 +1,236 @@
+"""One collection: two samples of every instance, everything at once, complete by its deadline whatever hangs.
+
+survey of this host ─┬> first sample ────────────────────────────┐
+                     └> logs, source, kernel, devices ───────────┼─> capture.toml
+              `interval_s` after the start ─> second sample ─────┘
+              tier 1: a dump beside each sample; tier 2: native dumps at the end
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from pdctl.collect import host_facts, host_processes, locate, plan, records
+from pdctl.collect.context import FLEET, FLEET_GET_S, GET_S, Context, Deadline, guarded
+from pdctl.collect.fetch import Fetcher
+from pdctl.collect.host_facts import HostFacts
+from pdctl.collect.incident import IncidentDirectory, local_utc_offset
+from pdctl.collect.plan import Job
+from pdctl.collect.records import Mode, Status, Taken
+from pdctl.collect.summary import CollectionSummary, summarise
+from pdctl.collect.target import Target
+from pdctl.deployment.model import Deployment
+from pdctl.deployment.state import StateFolder, state_root
+from pdctl.errors import UsageError
+
+SURVEY_S = 3.0
+INSTANCES_AT_ONCE = 96
+"""Each asks all its endpoints at once; a hung one holds its place for one timeout."""
+FINISH_S = 0.5
+"""Kept of the deadline for writing what is known."""
+GRACE_S = 0.25
+DUMP_GAP_S = 1.0
+"""Between two dumps of a stall that is suspected after the samples were taken."""
+OUT_OF_TIME = "the time for the whole collection was over before its turn: allow more with --timeout"
+
+Progress = Callable[[str], None]
+
+
+def collect(
+    deployment: Deployment,
+    *,
+    tier: int = 0,
+    interval_s: float = 5.0,
+    timeout_s: float = 15.0,
+    out: Path,
+    progress: Progress = lambda line: None,
+    prometheus: str | None = None,
+) -> CollectionSummary:
+    """Fill the incident directory `out`; it is complete within `timeout_s`, and says what could not be had.
+
+    Tier 0 harms nothing; 1 adds two py-spy dumps of every rank that do not stop it; 2 adds native dumps, for which
+    each process stands still (some tenths of a second). Raises UsageError for a tier or times that cannot be,
+    PdctlError where `out` cannot be made.
+    """
+    collector = Collector(deployment, out, progress, prometheus=prometheus)
+    return collector.take(tier=tier, interval_s=interval_s, timeout_s=timeout_s)
+
+
+class Collector:
+    """Fills one directory, in one go or in several: `take` first, then `again` for as long as a stall is suspected."""
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        out: Path,
+        progress: Progress = lambda line: None,
+        folder: StateFolder | None = None,
+        prometheus: str | None = None,
+    ) -> None:
+        """Make the directory. `prometheus` is the URL of one that keeps the engines' history. Raises PdctlError."""
+        self._deployment = deployment
+        self._directory = IncidentDirectory(out, deployment)
+        self._folder = folder or StateFolder(state_root(), deployment.name)
+        # One for all runs: it counts what was done to the system.
+        self._fetcher = Fetcher()
+        self._progress = progress
+        self._prometheus = prometheus
+        self._prev_at: datetime | None = None
+        self._host: HostFacts | None = None
+
+    def take(self, *, tier: int = 0, interval_s: float = 5.0, timeout_s: float = 15.0) -> CollectionSummary:
+        """Take both samples and all that surrounds them."""
+        if tier not in (0, 1, 2) or interval_s < 0 or timeout_s < interval_s + 1:
+            raise UsageError(
+                f"tier {tier}, interval {interval_s:g} s, timeout {timeout_s:g} s do not go together",
+                "use tier 0, 1 or 2, and a timeout at least one second above the interval",
+            )
+        return asyncio.run(self._run(timeout_s, lambda run: self._both(run, tier, interval_s)))
+
+    def again(
+        self, *, tier: int = 0, timeout_s: float = 10.0, names: Collection[str] | None = None
+    ) -> CollectionSummary:
+        """Take the second sample anew; the first stays. Tiers 1 and 2 dump only the instances in `names`."""
+        if self._prev_at is None:
+            raise UsageError("there is no first sample yet", "take one first")
+        return asyncio.run(self._run(timeout_s, lambda run: self._second_only(run, tier, names)))
+
+    async def _run(self, timeout_s: float, body: Callable[[_Run], Awaitable[None]]) -> CollectionSummary:
+        started = time.monotonic()
+        is_fleet = len(self._deployment.instances) > FLEET
+        context = Context(
+            fetcher=self._fetcher,
+            deadline=Deadline(timeout_s - FINISH_S),
+            is_fleet=is_fleet,
+            get_timeout_s=FLEET_GET_S if is_fleet else GET_S,
+            prometheus=self._prometheus,
+        )
+        run = _Run(context, self._directory)
+        try:
+            await body(run)
+        finally:
+            # Also after Ctrl-C: what was taken stays readable.
+            run.give_up()
+            self._write_captures()
+        return summarise(self._directory, self._fetcher, took_s=round(time.monotonic() - started, 2))
+
+    async def _both(self, run: _Run, tier: int, interval_s: float) -> None:
+        ends_at = time.monotonic() + interval_s
+        self._prev_at = records.now()
+        self._directory.write_topology(self._prev_at, None)
+        table = await host_processes.read(deadline_s=run.deadline.at_most(SURVEY_S))
+        targets = self._targets(table)
+        self._progress(f"first sample of {len(targets)} instances")
+        first = run.start(job for target in targets for job in plan.first_sample(target, run.context))
+        if tier >= 1:
+            await run.do(job for target in targets for job in plan.dumps(target, run.context, plan.STACKS_PREV))
+        self._host = await host_facts.read(targets, table, run.context)
+        host = self._host
+        surroundings = run.start(job for target in targets for job in plan.in_between(target, run.context, host))
+        await asyncio.sleep(max(0.0, min(ends_at - time.monotonic(), run.deadline.left_s)))
+        # A first sample that hangs does not hold the second one up.
+        await self._second(run, targets, tier, targets)
+        await asyncio.gather(first, surroundings)
+
+    async def _second_only(self, run: _Run, tier: int, names: Collection[str] | None) -> None:
+        table = await host_processes.read(deadline_s=run.deadline.at_most(SURVEY_S))
+        targets = self._targets(table)
+        suspects = [target for target in targets if names is None or target.name in names]
+        if tier >= 1:
+            undumped = [item for item in suspects if plan.STACKS_PREV not in self._directory.taken[item.name]]
+            await run.do(job for target in undumped for job in plan.dumps(target, run.context, plan.STACKS_PREV))
+            if undumped:
+                await asyncio.sleep(run.deadline.at_most(DUMP_GAP_S))
+        await self._second(run, targets, tier, suspects)
+
+    async def _second(self, run: _Run, targets: Sequence[Target], tier: int, suspects: Sequence[Target]) -> None:
+        assert self._host is not None
+        host = self._host
+        self._directory.write_topology(records.now(), self._prev_at)
+        self._progress("second sample")
+        told = run.start(job for target in targets for job in plan.second_sample(target, run.context))
+        roots = sorted({target.pid for target in targets if target.pid is not None})
+        after = host_processes.Table()
+        if roots:
+            after = await host_processes.read(roots, deadline_s=run.deadline.at_most(SURVEY_S))
+        jobs = [job for target in targets for job in plan.present(target, run.context, host, after)]
+        if tier >= 1:
+            jobs += [job for target in suspects for job in plan.dumps(target, run.context, plan.STACKS)]
+        await asyncio.gather(told, run.start(jobs, is_local=True))
+        if tier >= 2:
+            # One instance after the other: never all ranks of both roles at a standstill.
+            for target in suspects:
+                self._progress(f"{target.name}: native stacks; its processes stand still for some tenths of a second")
+                await run.do(plan.dumps(target, run.context, plan.NATIVE, Mode.NATIVE))
+
+    def _targets(self, table: host_processes.Table) -> tuple[Target, ...]:
+        return locate.targets(self._deployment, self._folder, table)
+
+    def _write_captures(self) -> None:
+        offset = local_utc_offset()
+        for instance in self._deployment.instances:
+            is_here = locate.is_here(instance)
+            self._directory.set_clock(
+                instance.name, offset_ms=0.0 if is_here else None, log_utc_offset=offset if is_here else None
+            )
+        self._directory.write_captures()
+
+
+class _Run:
+    """Runs jobs within one deadline and hands what they take to the directory."""
+
+    def __init__(self, context: Context, directory: IncidentDirectory) -> None:
+        self.context = context
+        self.deadline = context.deadline
+        self._directory = directory
+        self._slots = asyncio.Semaphore(INSTANCES_AT_ONCE)
+        self._pending: set[tuple[str, str]] = set()
+        self._tasks: list[asyncio.Future[list[None]]] = []
+
+    def start(self, jobs: Iterable[Job], *, is_local: bool = False) -> asyncio.Future[list[None]]:
+        """Run jobs in the background. Local ones do not wait for places that hung endpoints hold."""
+        by_target: dict[str, list[Job]] = {}
+        for job in jobs:
+            by_target.setdefault(job.target.name, []).append(job)
+            self._pending |= {(job.target.name, name) for name in job.files}
+        # Who let us wait longest before goes first: its time runs while the others answer.
+        ordered = sorted(by_target, key=self._took_ms, reverse=True)
+        task: asyncio.Future[list[None]] = asyncio.gather(
+            *(self._instance(by_target[name], is_local) for name in ordered)
+        )
+        self._tasks.append(task)
+        return task
+
+    async def do(self, jobs: Iterable[Job]) -> None:
+        """Run local jobs to their end."""
+        await self.start(jobs, is_local=True)
+
+    def give_up(self) -> None:
+        """End what still runs and record what it would have taken."""
+        for task in self._tasks:
+            task.cancel()
+        for owner, name in sorted(self._pending):
+            lost = Taken(name=name, status=Status.TIMEOUT, error="the collection was interrupted", at=records.now())
+            self._directory.add(owner, [lost])
+
+    def _took_ms(self, name: str) -> float:
+        return max((item.took_ms or 0.0 for item in self._directory.taken[name].values()), default=0.0)
+
+    async def _instance(self, jobs: Sequence[Job], is_local: bool) -> None:
+        async with contextlib.nullcontext() if is_local else self._slots:
+            await asyncio.gather(*(self._job(job) for job in jobs))
+
+    async def _job(self, job: Job) -> None:
+        limit_s = self.deadline.at_most(job.limit_s)
+        if limit_s > 0:
+            # The collector ends by itself first, and then keeps what it has.
+            taken = await guarded(job.target, job.files, limit_s + GRACE_S, job.run)
+        else:
+            taken = [Taken(name=name, status=Status.TIMEOUT, error=OUT_OF_TIME, at=records.now()) for name in job.files]
+        self._directory.add(job.target.name, taken)
+        self._pending -= {(job.target.name, name) for name in job.files}

@@ -1,0 +1,156 @@
+"""Collector: the code and settings that really run: flags from the argv, version, package, known fixes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pdctl.collect import child, source_table, toml_text
+from pdctl.collect.context import Context
+from pdctl.collect.records import Status, Taken
+from pdctl.collect.secrets import kept_environment, scrub_argv
+from pdctl.collect.target import Target
+from pdctl.deployment.model import Role
+from pdctl.dialects.answers import Field
+from pdctl.dialects.catalogue import family
+from pdctl.dialects.family import Kind
+from pdctl.dialects.fix_markers import FIX_MARKERS
+
+if TYPE_CHECKING:
+    from pdctl.collect.host_facts import HostFacts
+
+NAME = "source.toml"
+SOURCE_S = 5.0
+# The family's own package first: its version is the instance's.
+PACKAGES = {
+    "pdctl": ("engine", "nixl_cu12", "torch"),
+    "sglang": ("sglang", "nixl_cu12", "nixl", "mooncake", "torch"),
+    "vllm": ("vllm", "nixl_cu12", "nixl", "torch"),
+    "dynamo": ("dynamo", "sglang", "vllm", "nixl_cu12", "nixl"),
+    "trtllm": ("tensorrt_llm", "nixl_cu12", "torch"),
+    "smg": ("smg", "sglang_router"),
+    "vllm-router": ("vllm_router",),
+}
+
+
+class Package(msgspec.Struct, frozen=True, kw_only=True):
+    """A package as the process finds it."""
+
+    path: str
+    version: str | None = None
+    newer: tuple[str, ...] = ()
+    newer_count: int = 0
+    newest_at: float = 0.0
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What `source_table` prints of one process."""
+
+    pid: int
+    started_at: float
+    environ: dict[str, str] = {}
+    packages: dict[str, Package] = {}
+
+
+class Sources(msgspec.Struct, frozen=True, kw_only=True):
+    """Of every root process of this host."""
+
+    found: dict[int, Found] = {}
+    problem: str | None = None
+    timed_out: bool = False
+
+
+async def read(targets: Iterable[Target], context: Context) -> Sources:
+    """Look the packages of all targets up, in one child."""
+    wanted = {target.pid: target.instance.dialect for target in targets if target.pid is not None}
+    if not wanted:
+        return Sources()
+    names = dict.fromkeys(name for dialect in wanted.values() for name in PACKAGES.get(dialect, ()))
+    argv = [sys.executable, "-I", "-S", source_table.__file__, ",".join(map(str, wanted)), *names]
+    done = await child.run(argv, deadline_s=context.deadline.at_most(SOURCE_S), most_bytes=32 << 20)
+    rows = (msgspec.json.decode(line, type=Found) for line in done.stdout.splitlines() if line.endswith(b"}"))
+    return Sources(
+        found={row.pid: row for row in rows},
+        problem=None if done.ok else done.describe(),
+        timed_out=done.end is child.End.TIMEOUT,
+    )
+
+
+async def take(target: Target, context: Context, host: HostFacts) -> list[Taken]:
+    """Write the facts of the root process. The version is the one that the process itself tells, if it does."""
+    root = host.table.of(target.pid) if target.pid is not None else None
+    if root is None:
+        return [_without_process(target)]
+    # A process that renamed itself has lost its arguments; its shim has them on record.
+    flags = scrub_argv(target.record.argv if target.record is not None else root.cmdline)
+    told = await _told_version(target, context)
+    found = host.sources.found.get(root.pid)
+    if found is None:
+        # The argv is known all the same.
+        status = Status.TIMEOUT if host.sources.timed_out else Status.FAILED
+        error = host.sources.problem or f"the files of pid {root.pid} cannot be read: run pdctl as root or as its user"
+        content = toml_text.document({"flags": flags, "version": told or target.instance.version})
+        return [Taken(name=NAME, content=content, status=status, error=error)]
+    return [Taken(name=NAME, content=toml_text.document(_facts(target, found, flags, told)))]
+
+
+async def _told_version(target: Target, context: Context) -> str | None:
+    kind = Kind.ROUTER if target.instance.role is Role.ROUTER else Kind.ENGINE
+    dialect = family(target.instance.dialect, kind)
+    place = next((item for item in dialect.version if isinstance(item, Field)), None) if dialect else None
+    if place is None:
+        return None
+    timeout_s = context.deadline.at_most(context.get_timeout_s)
+    answer = await context.fetcher.get(target.instance, place.path, deadline_s=timeout_s)
+    value = place.find({place.path: answer.body}) if answer.ok else None
+    return str(value) if value is not None else None
+
+
+def _without_process(target: Target) -> Taken:
+    if target.record is None:
+        return Taken(name=NAME, status=Status.ABSENT, error=target.why_no_pid)
+    facts = {"flags": scrub_argv(target.record.argv), "version": target.instance.version}
+    return Taken(name=NAME, content=toml_text.document(facts))
+
+
+def _facts(target: Target, found: Found, flags: list[str], told: str | None) -> dict[str, object]:
+    names = PACKAGES.get(target.instance.dialect, ())
+    main = next((found.packages[name] for name in names if name in found.packages), None)
+    facts: dict[str, object] = {
+        "version": told or (main.version if main else None) or target.instance.version,
+        "version_on_disk": main.version if main else None,
+        "flags": flags,
+        "env": kept_environment(found.environ),
+        "fixes": _fixes(target, found),
+        "libraries": {name: item.version for name, item in found.packages.items() if item.version},
+    }
+    if main is not None:
+        facts |= {
+            "package_path": main.path,
+            # On disk, but not in the process: what a restart would deploy too.
+            "newer_files": main.newer,
+            "newer_count": main.newer_count,
+            "newest_at": datetime.fromtimestamp(main.newest_at, UTC) if main.newest_at else None,
+        }
+    return facts
+
+
+def _fixes(target: Target, found: Found) -> dict[str, bool]:
+    """Return marker -> whether the running code has it; a file changed since the start tells nothing of the process."""
+    fixes: dict[str, bool] = {}
+    for marker in FIX_MARKERS:
+        package = found.packages.get(marker.package)
+        if marker.dialect != target.instance.dialect or package is None:
+            continue
+        path = Path(package.path) / marker.file
+        try:
+            if path.stat().st_mtime <= found.started_at:
+                fixes[marker.name] = marker.text in path.read_bytes()
+        except OSError:
+            continue
+    return fixes

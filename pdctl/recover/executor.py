@@ -1,0 +1,79 @@
+"""The process that carries a plan out: `python -m pdctl.recover.executor STATE_FOLDER RECOVERY`.
+
+It has a session of its own and the whole plan, so neither Ctrl-C, a closed terminal nor the client's death stops
+it half way: it never waits for the client, so what it stopped it starts again at once.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pdctl.deployment.readiness import Event, Phase, Wait
+from pdctl.deployment.state import StateFolder
+from pdctl.errors import PdctlError
+from pdctl.recover import plan as plans
+from pdctl.recover.execution import Execution, WaitUntilWell
+from pdctl.recover.ledger import Ledger
+from pdctl.recover.manager import ShimManager
+from pdctl.recover.plan import Target
+
+
+def spawn(folder: StateFolder, recovery: str) -> subprocess.Popen[bytes]:
+    """Start an executor that outlives this process."""
+    output = plans.folder_of(folder.folder, recovery) / "executor.log"
+    try:
+        with output.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "pdctl.recover.executor", str(folder.folder), recovery],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+    except OSError as error:
+        raise PdctlError(f"cannot start the executor: {error.strerror}", f"see {output}") from error
+
+
+def execute(folder: StateFolder, recovery: str, say: Callable[[str], None]) -> None:
+    """Carry the plan out, alone: two executors of one plan take turns, and the second finds nothing to do."""
+    plan = plans.load(folder.folder, recovery)
+    ledger = Ledger(folder.folder)
+    with folder.locked(say):
+        Execution(plan, ledger, ShimManager(folder), _wait(folder, plan.ready_timeout_s), say).run()
+
+
+def _wait(folder: StateFolder, timeout_s: float) -> WaitUntilWell:
+    logs = {path.stem: path.stat().st_size for path in (folder.folder / "logs").glob("*.log")}
+
+    def until_well(targets: Sequence[Target], on_ready: Callable[[str], None]) -> None:
+        def progress(event: Event) -> None:
+            if event.phase is Phase.READY:
+                on_ready(event.instance)
+
+        instances = tuple(target.instance for target in targets)
+        Wait(folder, progress, time.monotonic(), logs).until_well(instances, timeout_s)
+
+    return until_well
+
+
+def main(state_folder: str, recovery: str) -> int:
+    """Run one plan; what happens is in the ledger, what was said in the log beside the plan."""
+    path = Path(state_folder)
+
+    def say(line: str) -> None:
+        print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}", flush=True)
+
+    try:
+        execute(StateFolder(path.parent, path.name), recovery, say)
+    except PdctlError as error:
+        say(f"{error.message}; {error.hint}")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,156 @@
+"""Diagnose what runs now: collect, read, judge, until the evidence decides or patience is over.
+
+What was collected stays as the kept snapshot: the same bytes that the verdict came from.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from pdctl import __version__
+from pdctl.collect import toml_text
+from pdctl.collect.session import Collector
+from pdctl.collect.summary import CollectionSummary
+from pdctl.deployment.model import Deployment
+from pdctl.deployment.state import StateFolder
+from pdctl.diagnose.diagnosis import diagnose
+from pdctl.diagnose.report import Report
+from pdctl.diagnose.verdict import Verdict
+from pdctl.errors import PdctlError
+from pdctl.evidence import kept, manifest
+from pdctl.evidence.directory import read_directory
+from pdctl.probe import ProbeResult, prove
+from pdctl.recover.restart_set import initiating_restart
+
+INTERVAL_S = 2.0
+SAMPLE_S = 8.0
+DUMP_S = 5.0
+PROBE_S = 10.0
+PATIENCE_S = 20.0
+"""Above the longest default patience of a stall (10 s), with the time that hung endpoints cost."""
+_DECIDED = (Verdict.WEDGED, Verdict.HEALTHY, Verdict.NOT_A_WEDGE)
+_STANDS = ("stalled", "suspected", "stopped")
+_PROBE_FIELDS = ("via", "status", "took_ms", "timeout_ms", "error", "id", "ttft_ms", "kv_bytes", "cached_tokens")
+
+
+class Live:
+    """One incident, looked at for as long as it takes."""
+
+    def __init__(self, folder: StateFolder, deployment: Deployment, say: Callable[[str], None]) -> None:
+        """Make the kept directory. Raises PdctlError."""
+        self._deployment = deployment
+        self._say = say
+        self.path = kept.fresh_directory(folder.folder)
+        self._collector = Collector(deployment, self.path, say, folder)
+        self._report: Report | None = None
+        self._probes: list[ProbeResult] = []
+        self._is_dumped = False
+        self.summary: CollectionSummary | None = None
+
+    def diagnose(self, *, patience_s: float = PATIENCE_S, may_probe: bool = True) -> Report:
+        """Return the report as soon as it is decided, at the latest after about `patience_s`.
+
+        Where the samples cannot decide, one tagged request goes to each pair (unless `may_probe` is false); stacks
+        are taken only of instances that stand or seem to.
+        """
+        ends_at = time.monotonic() + patience_s
+        self.summary = self._collector.take(interval_s=INTERVAL_S, timeout_s=SAMPLE_S)
+        report = self._judged()
+        while not _is_decided(report) and time.monotonic() < ends_at:
+            if may_probe and not self._probes:
+                self._probe(report)
+            self._again(_standing(report))
+            report = self._judged()
+        return report
+
+    def take(self, *, tier: int, timeout_s: float) -> CollectionSummary:
+        """Collect once, without judging, and write the manifest. Takes at most `timeout_s`, whatever hangs."""
+        self.summary = self._collector.take(tier=tier, interval_s=INTERVAL_S, timeout_s=timeout_s)
+        self._write_manifest()
+        return self.summary
+
+    def complete(self) -> Path:
+        """Add the stacks of what stands, and the manifest; return the kept directory. Takes at most some 6 s."""
+        standing = _standing(self._report) if self._report else set()
+        if standing and not self._is_dumped:
+            self._again(standing)
+            self._judged()
+        self._write_manifest()
+        return self.path
+
+    @property
+    def report(self) -> Report:
+        """Return the judgement of what is kept now."""
+        return self._report or self._judged()
+
+    def _write_manifest(self) -> None:
+        if self.summary is not None:
+            manifest.write(self.path, manifest_of(self.path, self._deployment.name, self.summary))
+
+    def _again(self, standing: set[str]) -> None:
+        self._is_dumped |= bool(standing)
+        timeout_s = DUMP_S if standing else SAMPLE_S
+        self.summary = self._collector.again(tier=1 if standing else 0, timeout_s=timeout_s, names=standing)
+
+    def _judged(self) -> Report:
+        self._report = diagnose(read_directory(self.path), self._deployment.name)
+        self._say(f"verdict so far: {self._report.verdict}")
+        return self._report
+
+    def _probe(self, report: Report) -> None:
+        known_bad = {
+            (pair.prefill, pair.decode) for pair in report.impact.pairs if pair.state in ("stalled", "failing")
+        }
+        for prefill, decode in self._deployment.pairs:
+            if (prefill.name, decode.name) in known_bad:
+                continue
+            alone = msgspec.structs.replace(self._deployment, instances=(prefill, decode))
+            try:
+                self._probes += prove(alone, direct=True, timeout_s=PROBE_S, progress=self._say).results
+            except PdctlError as error:
+                self._say(f"{prefill.name} -> {decode.name}: not probed: {error.message}")
+        if self._probes:
+            rows = [_probe_row(result) for result in self._probes]
+            (self.path / "probe.toml").write_bytes(toml_text.document({}, {"probe": rows}))
+
+
+def manifest_of(path: Path, deployment: str, summary: CollectionSummary) -> manifest.Manifest:
+    """Return what a collected directory holds, what it lacks and what taking it did."""
+    return manifest.Manifest(
+        deployment=deployment,
+        tool_version=__version__,
+        captured_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        took_s=summary.took_s,
+        is_complete=summary.is_complete,
+        requests=summary.intrusion.requests,
+        received_bytes=summary.intrusion.received_bytes,
+        attached=summary.intrusion.attached,
+        longest_pause_ms=summary.intrusion.longest_pause_ms,
+        files=manifest.files_of(path),
+        missing=tuple(
+            manifest.MissingEntry(path=f"{item.instance}/{item.file}", status=item.status.value, error=item.error)
+            for item in summary.missing
+        ),
+    )
+
+
+def _is_decided(report: Report) -> bool:
+    return report.verdict in _DECIDED or initiating_restart(report) is not None
+
+
+def _standing(report: Report) -> set[str]:
+    """Return the instances that stand or seem to: only those are attached to."""
+    return {row.instance for row in report.symptoms if row.symptom in _STANDS and row.instance}
+
+
+def _probe_row(result: ProbeResult) -> dict[str, object]:
+    row: dict[str, object] = {name: getattr(result, name) for name in _PROBE_FIELDS}
+    pair = f"{result.pair[0]}/{result.pair[1]}" if result.pair else None
+    at = datetime.fromtimestamp(result.at, UTC)
+    stage = result.stage.value if result.stage else None
+    return {"at": at, **row, "stage": stage, "output": result.output.value, "pair": pair}

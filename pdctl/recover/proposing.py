@@ -1,0 +1,88 @@
+"""Diagnose, choose the restart set, hold it against the gates and the preflight. Changes nothing."""
+
+from __future__ import annotations
+
+import time
+
+from pdctl.deployment.model import Deployment
+from pdctl.deployment.state import StateFolder
+from pdctl.diagnose.report import Report
+from pdctl.diagnose.verdict import Verdict
+from pdctl.errors import Refused
+from pdctl.managers import shim
+from pdctl.recover import drift, gates, plan, preflight, restart_set, states
+from pdctl.recover.ledger import Ledger
+from pdctl.recover.proposal import Proposal
+from pdctl.recover.request import Operations, Phases, Request
+from pdctl.recover.restart_set import RestartSet
+
+
+def propose(
+    folder: StateFolder, deployment: Deployment, request: Request, operations: Operations, phases: Phases
+) -> tuple[Proposal, tuple[plan.Target, ...]]:
+    """Return what could be done and its targets. Raises Refused by a gate, the preflight or drift."""
+    before = states.take(folder, deployment)
+    report = operations.diagnose() if operations.diagnose else None
+    phases.lap("diagnose")
+    chosen = _chosen(deployment, request, report)
+    instances = tuple(item for item in deployment.instances if item.name in chosen.names)
+    decision = gates.decide(request.wish, _facts(folder, deployment, request, chosen, report, operations))
+    if decision.ruling is gates.Ruling.REFUSE and not request.dry_run:
+        raise Refused(f"{decision.why}; nothing was changed", decision.hint)
+    preflight.check(folder, instances)
+    seen = {item.name: shim.observe(folder.paths(item.name)) for item in instances}
+    differences = tuple(found for item in instances for found in drift.drift_of(item, seen[item.name]))
+    if differences and not request.accept_drift and not request.dry_run:
+        words = "; ".join(f"{found.instance}: {found.what}" for found in differences)
+        raise Refused(f"a restart would deploy more than it repairs: {words}", "--accept-drift, if that is meant")
+    targets = plan.in_starting_order(tuple(plan.target_of(item, seen[item.name]) for item in instances))
+    ready_s = states.start_to_ready_s(Ledger(folder.folder), chosen.names)
+    proposal = Proposal(
+        deployment=deployment,
+        chosen=chosen,
+        decision=decision,
+        before=before,
+        drift=differences,
+        predicted_s=ready_s,
+        snapshot_s=operations.snapshot_budget_s if operations.snapshot else None,
+        report=report,
+    )
+    phases.lap("plan and preflight")
+    return proposal, targets
+
+
+def _chosen(deployment: Deployment, request: Request, report: Report | None) -> RestartSet:
+    """Return the restart set. Raises Refused where a named set would leave a peer behind that does not survive."""
+    if not request.names:
+        found = restart_set.seeds(deployment, report) if report else restart_set.engines(deployment)
+        return restart_set.closed(deployment, found)
+    closed = restart_set.closed(deployment, request.names)
+    if not closed.joined:
+        return closed
+    if request.wish.force and request.wish.reason:
+        kept = tuple(name for name in closed.names if name in request.names)
+        return RestartSet(kept, ())
+    why = "; ".join(f"{item.name} would be left behind: {item.because}" for item in closed.joined)
+    raise Refused(
+        f"{why}; nothing was changed", f"{request.command} {' '.join(closed.names)}, or --force --reason 'WHY'"
+    )
+
+
+def _facts(
+    folder: StateFolder,
+    deployment: Deployment,
+    request: Request,
+    chosen: RestartSet,
+    report: Report | None,
+    operations: Operations,
+) -> gates.Facts:
+    cause = restart_set.initiating_restart(report) if report else None
+    history = Ledger(folder.folder).recoveries()
+    is_decided = request.wish.force or (request.wish.is_planned and not request.wish.reason)
+    healthy = () if is_decided else states.last_healthy(deployment, chosen.names, report, operations.say)
+    return gates.Facts(
+        verdict=Verdict(report.verdict) if report else None,
+        has_restart_cause=cause is not None,
+        last_healthy=healthy,
+        breaker=gates.breaker(history, cause.fingerprint if cause else None, time.time()),
+    )

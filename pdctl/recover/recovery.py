@@ -1,0 +1,180 @@
+"""From a wedge to proven service: diagnose, plan, gates, confirm, preflight, snapshot, restart, verify, ledger."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from pdctl.deployment.model import Deployment
+from pdctl.deployment.state import StateFolder
+from pdctl.errors import PdctlError
+from pdctl.recover import exclusive, gates, plan, restart_set, states, verification
+from pdctl.recover.handover import Following
+from pdctl.recover.ledger import Entry, Ledger, Notes, Outcome, PhaseTime, Recovery, Step, Summary, operator
+from pdctl.recover.proposal import Choice, Proposal
+from pdctl.recover.proposing import propose
+from pdctl.recover.request import Operations, Phases, Request, Result
+
+
+def recover(folder: StateFolder, deployment: Deployment, request: Request, operations: Operations) -> Result:
+    """Do it all. Raises Refused by a gate, PdctlError where nothing was stopped; GoneOn after Ctrl-C."""
+    if request.dry_run:
+        proposal, _ = propose(folder, deployment, request, operations, Phases())
+        return Result(deployment=deployment.name, recovery=None, outcome=None, proposal=proposal)
+    with exclusive.sole_operator(folder):
+        ledger = Ledger(folder.folder)
+        half_done = ledger.unfinished()
+        if half_done is not None and _must_be_finished(folder, ledger, half_done):
+            return _continued(folder, ledger, half_done.id, request, operations)
+        phases = Phases()
+        proposal, targets = propose(folder, deployment, request, operations, phases)
+        choice = _choice(proposal, request, operations)
+        phases.lap("confirm")
+        return _acted(_Run(folder, ledger, request, operations, phases), proposal, targets, choice)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    folder: StateFolder
+    ledger: Ledger
+    request: Request
+    operations: Operations
+    phases: Phases
+
+
+def _must_be_finished(folder: StateFolder, ledger: Ledger, half_done: Recovery) -> bool:
+    """Return whether an earlier recovery has stopped something; if not, it is given up for good.
+
+    Under the lock that its executor, should it still come, takes before its first signal.
+    """
+    with folder.locked(lambda line: None):
+        if ledger.recovery(half_done.id).has(Step.STOPPING):
+            return True
+        Notes(ledger, half_done.id).note(Step.ENDED, detail="its client was gone", outcome=Outcome.ABANDONED)
+        return False
+
+
+def _choice(proposal: Proposal, request: Request, operations: Operations) -> Choice:
+    if proposal.decision.ruling is gates.Ruling.ASK:
+        return operations.choose(proposal)
+    return Choice.SNAPSHOT if proposal.snapshot_s is not None else Choice.RESTART
+
+
+def _acted(run: _Run, proposal: Proposal, targets: tuple[plan.Target, ...], choice: Choice) -> Result:
+    name = proposal.deployment.name
+    if choice is Choice.QUIT:
+        return Result(deployment=name, recovery=None, outcome=Outcome.CANCELLED, detail="nothing was changed")
+    whole = plan.Plan(
+        id=plan.fresh_id(),
+        deployment=proposal.deployment,
+        targets=targets,
+        drain_s=run.request.drain_s,
+        ready_timeout_s=run.request.ready_timeout_s,
+    )
+    run.ledger.append(_first_line(whole.id, proposal, run.request))
+    notes = Notes(run.ledger, whole.id)
+    following = Following(run.folder, whole.id, run.operations.say, proposal.predicted_s)
+    kept = None
+    try:
+        if choice is Choice.SNAPSHOT and run.operations.snapshot:
+            notes.note(Step.SNAPSHOT)
+            kept = run.operations.snapshot()
+            run.phases.lap("snapshot")
+        following.hand_over(whole)
+    except (KeyboardInterrupt, PdctlError):
+        notes.note(Step.ENDED, detail="before the first signal", outcome=Outcome.CANCELLED)
+        raise
+    result = _finished(run, whole, following)
+    return msgspec.structs.replace(result, kept=str(kept), archive=_shared(run, kept)) if kept else result
+
+
+def _shared(run: _Run, kept: Path) -> str | None:
+    """Make the archive, now that service is back; what goes wrong with it costs nobody anything."""
+    if run.operations.share is None:
+        return None
+    try:
+        return str(run.operations.share(kept))
+    except PdctlError as error:
+        run.operations.say(f"no archive was made: {error.message}; later: pdctl redact {kept}")
+        return None
+
+
+def _continued(folder: StateFolder, ledger: Ledger, recovery: str, request: Request, operations: Operations) -> Result:
+    whole = plan.load(folder.folder, recovery)
+    began_by = ledger.recovery(recovery).entries[0].by
+    operations.say(f"{recovery} of {began_by} is half done; finishing it first")
+    run = _Run(folder, ledger, request, operations, Phases())
+    result = _finished(run, whole, Following(folder, recovery, operations.say))
+    return msgspec.structs.replace(result, was_continued=True)
+
+
+def _finished(run: _Run, whole: plan.Plan, following: Following) -> Result:
+    """Follow the execution, verify, write the end down."""
+    outcome, detail = following.until_executed()
+    run.phases.split(_execution_phases(run.ledger.recovery(whole.id)))
+    proof = None
+    if outcome is Outcome.STARTED:
+        proof = _verified(run, whole)
+        outcome, detail = proof.outcome, proof.problem() or ""
+        run.phases.lap("verify")
+    after = states.take(run.folder, whole.deployment)
+    summary = run.ledger.recovery(whole.id).summary
+    end = Entry(
+        recovery=whole.id,
+        at=time.time(),
+        step=Step.ENDED,
+        by=operator(),
+        detail=detail,
+        outcome=outcome,
+        after=after,
+        phases=run.phases.all(),
+    )
+    run.ledger.append(end)
+    return Result(
+        deployment=whole.deployment.name,
+        recovery=whole.id,
+        outcome=outcome,
+        detail=detail,
+        before=summary.before,
+        after=after,
+        phases=end.phases,
+        verification=proof,
+    )
+
+
+def _execution_phases(recovery: Recovery) -> tuple[PhaseTime, ...]:
+    """Return how long stopping and starting took, by the ledger's stamps: another process did it."""
+    stopping, executed = recovery.last(Step.STOPPING), recovery.last(Step.EXECUTED)
+    if stopping is None or executed is None:
+        return ()
+    stopped = max((entry.at for entry in recovery.entries if entry.step is Step.STOPPED), default=stopping.at)
+    return (
+        PhaseTime("stop", round(stopped - stopping.at, 3)),
+        PhaseTime("start to ready", round(executed.at - stopped, 3)),
+    )
+
+
+def _verified(run: _Run, whole: plan.Plan) -> verification.Verification:
+    Notes(run.ledger, whole.id).note(Step.VERIFYING)
+    names = tuple(target.name for target in whole.targets)
+    locks = plan.folder_of(run.folder.folder, whole.id) / "probes"
+    timeout_s = run.request.probe_timeout_s
+    return verification.verify(whole.deployment, names, locks, timeout_s=timeout_s, say=run.operations.say)
+
+
+def _first_line(recovery: str, proposal: Proposal, request: Request) -> Entry:
+    cause = restart_set.initiating_restart(proposal.report) if proposal.report else None
+    summary = Summary(
+        command=request.command,
+        targets=proposal.chosen.names,
+        reason=request.wish.reason,
+        verdict=proposal.report.verdict if proposal.report else None,
+        cause=f"{cause.code} {cause.name}" if cause else None,
+        fingerprint=cause.fingerprint if cause else None,
+        forced=request.wish.force,
+        before=proposal.before,
+    )
+    return Entry(recovery=recovery, at=time.time(), step=Step.PLANNED, by=operator(), summary=summary)

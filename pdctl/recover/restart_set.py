@@ -1,0 +1,101 @@
+"""Which instances must be restarted together: the subject of the cause, closed under the capability table.
+
+A peer that would not survive the restart of another joins the set. Unknown counts as no.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from pdctl.deployment.model import Deployment, Instance, Role
+from pdctl.diagnose.catalogue import Action, code_of
+from pdctl.diagnose.report import Cause, Report
+from pdctl.dialects import catalogue
+from pdctl.dialects.family import Capability, Kind, Support
+from pdctl.errors import UsageError
+
+RESTARTS = (Action.RESTART_PAIR, Action.RESTART_INSTANCE, Action.RESTART_ROUTER)
+_PEER = {
+    Role.PREFILL: (Role.DECODE, Capability.SURVIVES_PREFILL_RESTART),
+    Role.DECODE: (Role.PREFILL, Capability.SURVIVES_DECODE_RESTART),
+}
+
+
+class Joined(msgspec.Struct, frozen=True):
+    """An instance that joins the set, and why."""
+
+    name: str
+    because: str
+
+
+class RestartSet(msgspec.Struct, frozen=True):
+    """Names in the order of the deployment; `joined` are those that nobody named."""
+
+    names: tuple[str, ...]
+    joined: tuple[Joined, ...]
+
+
+def initiating_restart(report: Report) -> Cause | None:
+    """Return the firm initiating cause whose action is a restart, best first."""
+    firm = (cause for cause in report.firm if cause.causal_role == "initiating")
+    return next((cause for cause in firm if code_of(cause.code).action in RESTARTS), None)
+
+
+def seeds(deployment: Deployment, report: Report) -> tuple[str, ...]:
+    """Return the instances that the diagnosis names; every engine where it names none.
+
+    Restarting both sides is what cures a wedge of unknown cause.
+    """
+    cause = initiating_restart(report)
+    known = {instance.name for instance in deployment.instances}
+    if cause is not None:
+        if cause.subject.role == Role.ROUTER or _is_about_router(cause):
+            return tuple(router.name for router in deployment.of_role(Role.ROUTER)[:1])
+        named = tuple(name for name in (*cause.affected, cause.subject.instance) if name in known)
+        if named:
+            return tuple(dict.fromkeys(named))
+    return engines(deployment)
+
+
+def engines(deployment: Deployment) -> tuple[str, ...]:
+    """Return every engine, but no router."""
+    return tuple(instance.name for instance in deployment.instances if instance.role is not Role.ROUTER)
+
+
+def closed(deployment: Deployment, names: Iterable[str]) -> RestartSet:
+    """Add every peer that would not survive, until none is left. Raises UsageError for an unknown name."""
+    by_name = {instance.name: instance for instance in deployment.instances}
+    unknown = [name for name in names if name not in by_name]
+    if unknown:
+        raise UsageError(f"{deployment.name!r} has no instance {unknown[0]!r}", f"there are {', '.join(by_name)}")
+    chosen = list(dict.fromkeys(names))
+    joined: list[Joined] = []
+    for name in chosen:  # grows while it is walked
+        for peer, source in _victims(deployment, by_name[name]):
+            if peer.name not in chosen:
+                chosen.append(peer.name)
+                joined.append(Joined(peer.name, f"it may not survive the restart of {name}: {source}"))
+    ordered = tuple(instance.name for instance in deployment.instances if instance.name in chosen)
+    return RestartSet(ordered, tuple(joined))
+
+
+def affected_pairs(deployment: Deployment, names: Iterable[str]) -> tuple[tuple[Instance, Instance], ...]:
+    """Return every pair that one of the instances is part of."""
+    touched = set(names)
+    return tuple(pair for pair in deployment.pairs if touched & {pair[0].name, pair[1].name})
+
+
+def _victims(deployment: Deployment, instance: Instance) -> Iterable[tuple[Instance, str]]:
+    if instance.role not in _PEER:
+        return
+    role, ability = _PEER[instance.role]
+    for peer in deployment.of_role(role):
+        support, source = catalogue.capability(peer.dialect, Kind.ENGINE, ability, peer.version, peer.transfer)
+        if support is not Support.YES:
+            yield peer, f"{peer.dialect} {peer.version or 'of unknown version'}, {source}"
+
+
+def _is_about_router(cause: Cause) -> bool:
+    return code_of(cause.code).action is Action.RESTART_ROUTER

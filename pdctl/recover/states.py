@@ -1,0 +1,78 @@
+"""How the instances stand, for the before/after table; and which of them served a request just now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from pdctl.deployment import overview
+from pdctl.deployment.model import Deployment, Role
+from pdctl.deployment.state import StateFolder
+from pdctl.diagnose.report import Report
+from pdctl.errors import PdctlError
+from pdctl.probe import Verdict, prove
+from pdctl.recover.ledger import InstanceState, Ledger, Step
+from pdctl.recover.restart_set import affected_pairs
+
+LOOK_TIMEOUT_S = 2.0
+HEALTH_PROBE_S = 10.0
+_STANDS = ("stalled", "failing")
+
+
+def take(folder: StateFolder, deployment: Deployment) -> tuple[InstanceState, ...]:
+    """Look at every instance; takes at most 2 s even if all hang."""
+    seen = overview.take(folder, deployment, LOOK_TIMEOUT_S)
+    return tuple(
+        InstanceState(
+            name=row.name,
+            process=row.process,
+            health=row.health,
+            pid=row.pid,
+            running=row.running,
+            waiting=row.waiting,
+            oldest_s=row.oldest_s,
+        )
+        for row in seen.instances
+    )
+
+
+def last_healthy(
+    deployment: Deployment, names: Iterable[str], report: Report | None, say: Callable[[str], None]
+) -> tuple[str, ...]:
+    """Return targets that serve requests, where none of their role outside the set does.
+
+    Healthy is who passed a direct probe now; /health counts for nothing. Pairs that the diagnosis found standing
+    are not asked again. Sends one request to each other pair.
+    """
+    names = set(names)
+    standing = {(p.prefill, p.decode) for p in report.impact.pairs if p.state in _STANDS} if report else set()
+    healthy: set[str] = set()
+    for prefill, decode in affected_pairs(deployment, (i.name for i in deployment.instances)):
+        if (prefill.name, decode.name) in standing:
+            continue
+        alone = msgspec.structs.replace(deployment, instances=(prefill, decode))
+        try:
+            passed = prove(alone, direct=True, timeout_s=HEALTH_PROBE_S, progress=say).verdict is Verdict.PROVEN
+        except PdctlError as error:
+            say(f"{prefill.name} -> {decode.name}: not probed: {error.message}")
+            continue
+        healthy |= {prefill.name, decode.name} if passed else set()
+    found = []
+    for role in (Role.PREFILL, Role.DECODE):
+        of_role = {instance.name for instance in deployment.of_role(role)} & healthy
+        if of_role and of_role <= names:
+            found += sorted(of_role)
+    return tuple(found)
+
+
+def start_to_ready_s(ledger: Ledger, names: Iterable[str]) -> float | None:
+    """Return the longest of the last known start-to-ready times, None where one is not known."""
+    longest = 0.0
+    for name in names:
+        entries = (item.last(Step.READY, name) for item in reversed(ledger.recoveries()))
+        last = next((entry for entry in entries if entry is not None and entry.took_s is not None), None)
+        if last is None or last.took_s is None:
+            return None
+        longest = max(longest, last.took_s)
+    return longest
