@@ -111,7 +111,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--streams", type=int, default=8)
     parser.add_argument("--model", default=None)
-    parser.add_argument("--port-base", type=int, default=45200)
+    parser.add_argument("--port-base", type=int, default=31200)
     options = parser.parse_args()
     describe_machine()
     deployment = Deployment(options.model or str(model_path()), options.port_base)

@@ -59,7 +59,8 @@ class Served:
 def port_base() -> int:
     """Return a base whose five ports of a 1P1D deployment are free now."""
     while True:
-        base = 20_000 + free_port() % 20_000
+        # Below the ports that the kernel lends to clients.
+        base = 20_000 + free_port() % 12_000
         needed = (base, base + 1, base + 2, base + 50, base + 60)
         used = {connection.laddr.port for connection in psutil.net_connections("tcp") if connection.laddr}
         if not used & set(needed):
