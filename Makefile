@@ -11,7 +11,7 @@ help:  ## show this
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
 
 up: $(VENV)/engine.stamp  ## install, fetch the model, start prefill + decode + router, prove it with a request
-	$(BIN)/pdctl up
+	$(BIN)/pdctl up $(UP_ARGS)
 
 down: $(VENV)/engine.stamp  ## stop what `make up` started
 	$(BIN)/pdctl down

@@ -18,7 +18,7 @@ _pdctl() {
     if [[ $cur == = ]]; then cur=; elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi
     for ((i = 1; i < COMP_CWORD; i++)); do
         case ${COMP_WORDS[i]} in
-            up|down|status|logs|attach|probe|diagnose|codes|snapshot|redact|snapshot-and-restart|restart|history) command=${COMP_WORDS[i]}; break ;;
+            up|down|status|logs|attach|probe|diagnose|codes|stacks|metrics|snapshot|redact|snapshot-and-restart|restart|history) command=${COMP_WORDS[i]}; break ;;
         esac
     done
     case $command:$prev in
@@ -57,6 +57,16 @@ _pdctl() {
         diagnose:--fail-on) words="error warning info"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
         diagnose:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
         codes:--output|codes:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        stacks:--timeout) return ;;
+        stacks:--output|stacks:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        stacks:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        stacks:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        metrics:--grep) return ;;
+        metrics:--interval) return ;;
+        metrics:--timeout) return ;;
+        metrics:--output|metrics:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        metrics:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        metrics:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
         snapshot:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
         snapshot:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
         snapshot:--timeout) return ;;
@@ -80,24 +90,28 @@ _pdctl() {
         history:--output|history:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
     esac
     case $command:$cur in
-        :-*) words="--version -h --help" ;;
-        up:-*) words="--model --prefill --decode --port-base --file --name --no-wait --no-probe --timeout --restart --output -o -h --help" ;;
-        down:-*) words="--file --name --timeout --output -o -h --help" ;;
-        status:-*) words="--file --name --timeout --output -o -h --help" ;;
-        logs:-*) words="--follow -f --lines -n --file --name -h --help" ;;
-        attach:-*) words="--file --name --force --api-key-file --ca-file --output -o -h --help" ;;
-        probe:-*) words="--direct --count -n --prompt-tokens --timeout --force --output -o --file --name -h --help" ;;
-        diagnose:-*) words="--output -o --fail-on --name --verbose -v -h --help" ;;
-        codes:-*) words="--output -o -h --help" ;;
-        snapshot:-*) words="--file --name --stacks --timeout --out --output -o -h --help" ;;
-        redact:-*) words="--out -h --help" ;;
-        snapshot-and-restart:-*) words="--reason --yes -y --force --accept-drift --dry-run --drain --timeout --file --name --output -o -h --help" ;;
-        restart:-*) words="--reason --yes -y --force --accept-drift --dry-run --drain --timeout --file --name --output -o -h --help" ;;
-        history:-*) words="--file --name --output -o -h --help" ;;
+        :-*) words="--version --help -h" ;;
+        up:-*) words="--model --prefill --decode --port-base --file --name --no-wait --no-probe --timeout --restart --output -o --help -h" ;;
+        down:-*) words="--file --name --timeout --output -o --help -h" ;;
+        status:-*) words="--file --name --timeout --output -o --help -h" ;;
+        logs:-*) words="--follow -f --lines -n --file --name --help -h" ;;
+        attach:-*) words="--file --name --force --api-key-file --ca-file --output -o --help -h" ;;
+        probe:-*) words="--direct --count -n --prompt-tokens --timeout --force --output -o --file --name --help -h" ;;
+        diagnose:-*) words="--output -o --fail-on --name --verbose -v --help -h" ;;
+        codes:-*) words="--output -o --help -h" ;;
+        stacks:-*) words="--native --timeout --output -o --file --name --help -h" ;;
+        metrics:-*) words="--grep --all --interval --timeout --output -o --file --name --help -h" ;;
+        snapshot:-*) words="--file --name --stacks --timeout --out --output -o --help -h" ;;
+        redact:-*) words="--out --help -h" ;;
+        snapshot-and-restart:-*) words="--reason --yes -y --force --accept-drift --dry-run --drain --timeout --file --name --output -o --help -h" ;;
+        restart:-*) words="--reason --yes -y --force --accept-drift --dry-run --drain --timeout --file --name --output -o --help -h" ;;
+        history:-*) words="--file --name --output -o --help -h" ;;
         logs:*) words=$(_pdctl_instances) ;;
         diagnose:*) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        stacks:*) words=$(_pdctl_instances) ;;
+        metrics:*) words=$(_pdctl_instances) ;;
         redact:*) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
-        :*) words="up down status logs attach probe diagnose codes snapshot redact snapshot-and-restart restart history" ;;
+        :*) words="up down status logs attach probe diagnose codes stacks metrics snapshot redact snapshot-and-restart restart history" ;;
     esac
     COMPREPLY=($(compgen -W "$words" -- "$cur"))
 }

@@ -19,12 +19,12 @@ end
 complete -c pdctl -f
 
 complete -c pdctl -n '__fish_use_subcommand' -l version -d 'Print the version.'
-complete -c pdctl -n '__fish_use_subcommand' -s h -l help -d 'Show this message and exit.'
-complete -c pdctl -n __fish_use_subcommand -a up -d 'Start a prefill/decode deployment and prove it with a real request.'
+complete -c pdctl -n '__fish_use_subcommand' -l help -s h -d 'Show this message and exit.'
+complete -c pdctl -n __fish_use_subcommand -a up -d 'Start prefill and decode, and prove it with a real request.'
 complete -c pdctl -n '__fish_seen_subcommand_from up' -l model -d '`smollm2` (default), a GGUF file, or a Hugging Face folder.' -r -F
 complete -c pdctl -n '__fish_seen_subcommand_from up' -l prefill -d 'Prefill engines. [default: 1]' -x
 complete -c pdctl -n '__fish_seen_subcommand_from up' -l decode -d 'Decode engines. [default: 1]' -x
-complete -c pdctl -n '__fish_seen_subcommand_from up' -l port-base -d 'First of 100 ports; else 30000-30002, 8998 and 29000.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from up' -l port-base -d 'First of 100 ports, best below 32768; else 30000-30002, 8998, 29000.' -x
 complete -c pdctl -n '__fish_seen_subcommand_from up' -l file -d 'Deployment file; ./pd.toml is taken by itself.' -r -F
 complete -c pdctl -n '__fish_seen_subcommand_from up' -l name -d 'Name of the deployment.' -x -a '(__pdctl_deployments)'
 complete -c pdctl -n '__fish_seen_subcommand_from up' -l no-wait -d 'Return once the processes exist.'
@@ -32,25 +32,25 @@ complete -c pdctl -n '__fish_seen_subcommand_from up' -l no-probe -d 'Wait until
 complete -c pdctl -n '__fish_seen_subcommand_from up' -l timeout -d 'Seconds until all must be well, and for the request.' -x
 complete -c pdctl -n '__fish_seen_subcommand_from up' -l restart -d 'Whether an engine that fails is started again by itself.' -x -a 'no on-failure'
 complete -c pdctl -n '__fish_seen_subcommand_from up' -l output -s o -d 'Form of the result.' -x -a 'table json'
-complete -c pdctl -n '__fish_seen_subcommand_from up' -s h -l help -d 'Show this message and exit.'
+complete -c pdctl -n '__fish_seen_subcommand_from up' -l help -s h -d 'Show this message and exit.'
 complete -c pdctl -n __fish_use_subcommand -a down -d 'Stop what `up` started.'
 complete -c pdctl -n '__fish_seen_subcommand_from down' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
 complete -c pdctl -n '__fish_seen_subcommand_from down' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
 complete -c pdctl -n '__fish_seen_subcommand_from down' -l timeout -d 'Seconds a role may take to finish its requests.' -x
 complete -c pdctl -n '__fish_seen_subcommand_from down' -l output -s o -d 'Form of the result.' -x -a 'table json'
-complete -c pdctl -n '__fish_seen_subcommand_from down' -s h -l help -d 'Show this message and exit.'
+complete -c pdctl -n '__fish_seen_subcommand_from down' -l help -s h -d 'Show this message and exit.'
 complete -c pdctl -n __fish_use_subcommand -a status -d 'Show each instance: process, age, health, queues.'
 complete -c pdctl -n '__fish_seen_subcommand_from status' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
 complete -c pdctl -n '__fish_seen_subcommand_from status' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
 complete -c pdctl -n '__fish_seen_subcommand_from status' -l timeout -d 'Seconds for all answers together.' -x
 complete -c pdctl -n '__fish_seen_subcommand_from status' -l output -s o -d 'Form of the result.' -x -a 'table json'
-complete -c pdctl -n '__fish_seen_subcommand_from status' -s h -l help -d 'Show this message and exit.'
+complete -c pdctl -n '__fish_seen_subcommand_from status' -l help -s h -d 'Show this message and exit.'
 complete -c pdctl -n __fish_use_subcommand -a logs -d 'Show what the instances print.'
 complete -c pdctl -n '__fish_seen_subcommand_from logs' -l follow -s f -d 'Go on with what comes, until Ctrl-C.'
 complete -c pdctl -n '__fish_seen_subcommand_from logs' -l lines -s n -d 'Last lines of each instance.' -x
 complete -c pdctl -n '__fish_seen_subcommand_from logs' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
 complete -c pdctl -n '__fish_seen_subcommand_from logs' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
-complete -c pdctl -n '__fish_seen_subcommand_from logs' -s h -l help -d 'Show this message and exit.'
+complete -c pdctl -n '__fish_seen_subcommand_from logs' -l help -s h -d 'Show this message and exit.'
 complete -c pdctl -n '__fish_seen_subcommand_from logs' -a '(__pdctl_instances)'
 complete -c pdctl -n __fish_use_subcommand -a attach -d 'Find out what already runs at some URLs, and write pd.toml.'
 complete -c pdctl -n '__fish_seen_subcommand_from attach' -l file -d 'Deployment file to write.' -r -F
@@ -59,7 +59,7 @@ complete -c pdctl -n '__fish_seen_subcommand_from attach' -l force -d 'Overwrite
 complete -c pdctl -n '__fish_seen_subcommand_from attach' -l api-key-file -d 'File with the API key; else PDCTL_API_KEY.' -r -F
 complete -c pdctl -n '__fish_seen_subcommand_from attach' -l ca-file -d 'Certificate authorities (PEM) for https.' -r -F
 complete -c pdctl -n '__fish_seen_subcommand_from attach' -l output -s o -d 'Form of the result.' -x -a 'table json'
-complete -c pdctl -n '__fish_seen_subcommand_from attach' -s h -l help -d 'Show this message and exit.'
+complete -c pdctl -n '__fish_seen_subcommand_from attach' -l help -s h -d 'Show this message and exit.'
 complete -c pdctl -n __fish_use_subcommand -a probe -d 'Send a real request and time each stage of it.'
 complete -c pdctl -n '__fish_seen_subcommand_from probe' -l direct -d 'Each prefill x decode pair, without the router.'
 complete -c pdctl -n '__fish_seen_subcommand_from probe' -l count -s n -d 'Requests for each way, one at a time.' -x
@@ -69,17 +69,35 @@ complete -c pdctl -n '__fish_seen_subcommand_from probe' -l force -d 'Also where
 complete -c pdctl -n '__fish_seen_subcommand_from probe' -l output -s o -d 'Form of the result.' -x -a 'table json'
 complete -c pdctl -n '__fish_seen_subcommand_from probe' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
 complete -c pdctl -n '__fish_seen_subcommand_from probe' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
-complete -c pdctl -n '__fish_seen_subcommand_from probe' -s h -l help -d 'Show this message and exit.'
+complete -c pdctl -n '__fish_seen_subcommand_from probe' -l help -s h -d 'Show this message and exit.'
 complete -c pdctl -n __fish_use_subcommand -a diagnose -d 'Say what is wrong, what was ruled out and what to do next.'
 complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l output -s o -d 'Form of the report.' -x -a 'table short json md'
 complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l fail-on -d 'Exit 1 from this level on.' -x -a 'error warning info'
 complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l name -d 'Name of the deployment, for the report.' -x -a '(__pdctl_deployments)'
 complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l verbose -s v -d 'All observations and the time line too.'
-complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -s h -l help -d 'Show this message and exit.'
+complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l help -s h -d 'Show this message and exit.'
 complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -r -F
 complete -c pdctl -n __fish_use_subcommand -a codes -d 'List every finding pdctl knows.'
 complete -c pdctl -n '__fish_seen_subcommand_from codes' -l output -s o -d 'Form of the result.' -x -a 'table json'
-complete -c pdctl -n '__fish_seen_subcommand_from codes' -s h -l help -d 'Show this message and exit.'
+complete -c pdctl -n '__fish_seen_subcommand_from codes' -l help -s h -d 'Show this message and exit.'
+complete -c pdctl -n __fish_use_subcommand -a stacks -d 'Show where every thread stands, without stopping it.'
+complete -c pdctl -n '__fish_seen_subcommand_from stacks' -l native -d 'C and C++ frames too; each process stands still for some tenths of a second.'
+complete -c pdctl -n '__fish_seen_subcommand_from stacks' -l timeout -d 'Seconds for all dumps together.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from stacks' -l output -s o -d 'Form of the result.' -x -a 'table json'
+complete -c pdctl -n '__fish_seen_subcommand_from stacks' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
+complete -c pdctl -n '__fish_seen_subcommand_from stacks' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
+complete -c pdctl -n '__fish_seen_subcommand_from stacks' -l help -s h -d 'Show this message and exit.'
+complete -c pdctl -n '__fish_seen_subcommand_from stacks' -a '(__pdctl_instances)'
+complete -c pdctl -n __fish_use_subcommand -a metrics -d 'Show the metrics that matter, and what moves.'
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l grep -d 'Series whose name matches, instead of those that matter.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l all -d 'Every series.'
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l interval -d 'Seconds between two scrapes; 0 for one alone.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l timeout -d 'Seconds for each answer.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l output -s o -d 'Form of the result.' -x -a 'table json'
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l help -s h -d 'Show this message and exit.'
+complete -c pdctl -n '__fish_seen_subcommand_from metrics' -a '(__pdctl_instances)'
 complete -c pdctl -n __fish_use_subcommand -a snapshot -d 'Keep the evidence: metrics, stacks, logs, and an archive that can be sent.'
 complete -c pdctl -n '__fish_seen_subcommand_from snapshot' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
 complete -c pdctl -n '__fish_seen_subcommand_from snapshot' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
@@ -87,10 +105,10 @@ complete -c pdctl -n '__fish_seen_subcommand_from snapshot' -l stacks -d 'Two du
 complete -c pdctl -n '__fish_seen_subcommand_from snapshot' -l timeout -d 'Seconds for everything together.' -x
 complete -c pdctl -n '__fish_seen_subcommand_from snapshot' -l out -d 'Where the shared archive goes.' -r -F
 complete -c pdctl -n '__fish_seen_subcommand_from snapshot' -l output -s o -d 'Form of the result.' -x -a 'table json'
-complete -c pdctl -n '__fish_seen_subcommand_from snapshot' -s h -l help -d 'Show this message and exit.'
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot' -l help -s h -d 'Show this message and exit.'
 complete -c pdctl -n __fish_use_subcommand -a redact -d 'Make an archive that can be sent of evidence that was kept.'
 complete -c pdctl -n '__fish_seen_subcommand_from redact' -l out -d 'Where the archive goes; default: beside it.' -r -F
-complete -c pdctl -n '__fish_seen_subcommand_from redact' -s h -l help -d 'Show this message and exit.'
+complete -c pdctl -n '__fish_seen_subcommand_from redact' -l help -s h -d 'Show this message and exit.'
 complete -c pdctl -n '__fish_seen_subcommand_from redact' -r -F
 complete -c pdctl -n __fish_use_subcommand -a snapshot-and-restart -d 'Keep the evidence of a wedge, bring service back, prove it.'
 complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l reason -d 'Why; goes into the history.' -x
@@ -103,7 +121,7 @@ complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l timeo
 complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
 complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
 complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l output -s o -d 'Form of the result.' -x -a 'table json'
-complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -s h -l help -d 'Show this message and exit.'
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l help -s h -d 'Show this message and exit.'
 complete -c pdctl -n __fish_use_subcommand -a restart -d 'Restart engines as planned, and prove that service is back.'
 complete -c pdctl -n '__fish_seen_subcommand_from restart' -l reason -d 'Why; goes into the history.' -x
 complete -c pdctl -n '__fish_seen_subcommand_from restart' -l yes -s y -d 'Do not ask.'
@@ -115,9 +133,9 @@ complete -c pdctl -n '__fish_seen_subcommand_from restart' -l timeout -d 'Second
 complete -c pdctl -n '__fish_seen_subcommand_from restart' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
 complete -c pdctl -n '__fish_seen_subcommand_from restart' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
 complete -c pdctl -n '__fish_seen_subcommand_from restart' -l output -s o -d 'Form of the result.' -x -a 'table json'
-complete -c pdctl -n '__fish_seen_subcommand_from restart' -s h -l help -d 'Show this message and exit.'
+complete -c pdctl -n '__fish_seen_subcommand_from restart' -l help -s h -d 'Show this message and exit.'
 complete -c pdctl -n __fish_use_subcommand -a history -d 'List what was restarted, by whom, why, and what came of it.'
 complete -c pdctl -n '__fish_seen_subcommand_from history' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
 complete -c pdctl -n '__fish_seen_subcommand_from history' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
 complete -c pdctl -n '__fish_seen_subcommand_from history' -l output -s o -d 'Form of the result.' -x -a 'table json'
-complete -c pdctl -n '__fish_seen_subcommand_from history' -s h -l help -d 'Show this message and exit.'
+complete -c pdctl -n '__fish_seen_subcommand_from history' -l help -s h -d 'Show this message and exit.'

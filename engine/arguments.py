@@ -93,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--admin-key-file", metavar="FILE", help="file with the key for /rooms, /abort_request, /drain")
     add("--no-checksums", dest="checksums", action="store_false", help="do not verify transferred KV pages")
     add("--insecure", action="store_true", help="allow a --host off this machine without a key")
+    add("--enable-failpoints", action="store_true", help="allow POST /failpoints to cause faults; for rehearsals only")
     for flag in NUMBERS:
         default = _default(flag.field)
         text = flag.help if default is None else f"{flag.help} (default: {default})"

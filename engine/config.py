@@ -63,4 +63,6 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     admin_key: str | None = None
     checksums: bool = True
     insecure: bool = False
+    enable_failpoints: bool = False
+    """Faults can be switched on at run time (`POST /failpoints`); never in production."""
     log_level: str = "info"

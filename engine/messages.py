@@ -143,3 +143,5 @@ class Observe(msgspec.Struct, frozen=True):
 
     what: str
     """`metrics` | `rooms` | `recent` | `ledger` | `loads` | `health`; see `engine.observe.records`."""
+    argument: str = ""
+    """Of `arm` and `disarm`: which failpoint."""

@@ -8,7 +8,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from engine.api import about, admin, chat, completions, generate, observe, tokens
+from engine.api import about, admin, chat, completions, failpoints, generate, observe, tokens
 from engine.api.access import Access, Endpoint, guarded
 from engine.api.errors import HANDLERS
 from engine.api.meters import MeteredApp
@@ -44,6 +44,8 @@ ROUTES = (
     RouteInfo("GET", "/rooms", observe.rooms, Access.ADMIN),
     RouteInfo("GET", "/rooms/recent", observe.recent_rooms, Access.ADMIN),
     RouteInfo("POST", "/abort_request", admin.abort_request, Access.ADMIN),
+    RouteInfo("GET", "/failpoints", failpoints.list_failpoints, Access.ADMIN),
+    RouteInfo("POST", "/failpoints", failpoints.switch_failpoint, Access.ADMIN),
     RouteInfo("POST", "/drain", admin.drain, Access.ADMIN),
 )
 

@@ -144,6 +144,11 @@ class AbortBody(msgspec.Struct, kw_only=True):
     abort_all: bool = False
 
 
+class FailpointBody(msgspec.Struct, kw_only=True):
+    name: str
+    on: bool
+
+
 Body = TypeVar("Body", bound=msgspec.Struct)
 
 

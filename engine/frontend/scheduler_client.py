@@ -107,7 +107,9 @@ class SchedulerClient:
             outputs.put_nowait(Failure(rid=rid, status=503, code=code, message=message))
         self._waiting.clear()
 
-    async def observe(self, what: str, record: type[Record], timeout_s: float = OBSERVE_TIMEOUT_S) -> Record:
+    async def observe(
+        self, what: str, record: type[Record], timeout_s: float = OBSERVE_TIMEOUT_S, argument: str = ""
+    ) -> Record:
         """Ask the observer thread, which answers even while the scheduler's loop is stuck.
 
         Raises SchedulerSilent when no answer comes within `timeout_s`.
@@ -118,7 +120,7 @@ class SchedulerClient:
         try:
             socket.connect(self._address("observe"))
             async with asyncio.timeout(timeout_s):
-                await socket.send(self._encoder.encode(Observe(what)))
+                await socket.send(self._encoder.encode(Observe(what, argument)))
                 answer = await socket.recv()
         except TimeoutError as error:
             message = f"the scheduler did not answer '{what}' within {timeout_s:g} s"

@@ -1,58 +1,40 @@
-"""The paged KV memory of one rank.
-
-Layout `[layer][K|V][kv head][page][slot][dim]`: the pages of one head lie side by side, so a run of neighbouring
-pages is one contiguous piece per (layer, K|V, head), and a head slice is whole runs.
-"""
+"""The paged KV memory of one rank; how it is cut stands in `engine.kvcache.layout`."""
 
 from __future__ import annotations
 
 import mmap
-from dataclasses import dataclass
+import os
+import weakref
 
 import numpy as np
 import torch
 
+from engine.kvcache.layout import KVLayout
 
-@dataclass(frozen=True, slots=True)
-class KVLayout:
-    """Shape of a pool; equal on both sides of a transfer but for `pages` (and, with tensor parallel, `kv_heads`)."""
-
-    layers: int
-    kv_heads: int
-    pages: int
-    page_size: int
-    head_dim: int
-    dtype: str
-    item_bytes: int
-
-    @property
-    def piece_bytes(self) -> int:
-        """Bytes of one page of one head in one layer, K or V."""
-        return self.page_size * self.head_dim * self.item_bytes
-
-    @property
-    def page_bytes(self) -> int:
-        """Bytes of one page over all layers, K and V, and this rank's heads."""
-        return self.layers * 2 * self.kv_heads * self.piece_bytes
-
-    def offset(self, layer: int, kv: int, head: int, page: int) -> int:
-        """Return the byte offset of a piece from the start of the pool."""
-        return (((layer * 2 + kv) * self.kv_heads + head) * self.pages + page) * self.piece_bytes
+__all__ = ["KVLayout", "KVPool"]
 
 
 class KVPool:
-    """One contiguous tensor `[layers, 2, kv_heads, pages, page_size, head_dim]` and byte views of it."""
+    """One contiguous tensor `[layers, 2, kv_heads, pages, page_size, head_dim]` and byte views of it.
+
+    On a CPU the memory is a file without a name, so that the data-plane process can map it too.
+    """
 
     def __init__(self, layout: KVLayout, device: str = "cpu") -> None:
         self.layout = layout
+        self.descriptor: int | None = None
         shape = (layout.layers, 2, layout.kv_heads, layout.pages, layout.page_size, layout.head_dim)
+        dtype = getattr(torch, layout.dtype)
         if device == "cpu":
             # The kernel's zeros: memory becomes resident when it is first written. (numpy's would ask for huge
             # pages, and since heads lie far apart, one prompt would make the whole pool resident.)
-            memory = mmap.mmap(-1, layout.page_bytes * layout.pages)
-            self.tensor = torch.frombuffer(memory, dtype=getattr(torch, layout.dtype)).reshape(shape)
+            self.descriptor = os.memfd_create("kv-pool", os.MFD_CLOEXEC)
+            weakref.finalize(self, os.close, self.descriptor)
+            os.ftruncate(self.descriptor, layout.size_bytes)
+            memory = mmap.mmap(self.descriptor, layout.size_bytes)
+            self.tensor = torch.frombuffer(memory, dtype=dtype).reshape(shape)
         else:
-            self.tensor = torch.zeros(shape, dtype=getattr(torch, layout.dtype), device=device)
+            self.tensor = torch.zeros(shape, dtype=dtype, device=device)
 
     @property
     def address(self) -> int:
@@ -64,8 +46,11 @@ class KVPool:
         """Bytes of the whole pool."""
         return self.tensor.numel() * self.tensor.element_size()
 
+    @property
+    def device_index(self) -> int | None:
+        """Number of the GPU that holds it; None for host memory."""
+        return None if self.tensor.device.type == "cpu" else self.tensor.device.index or 0
+
     def bytes_view(self) -> np.ndarray:
         """Return uint8 `[layers, 2, kv_heads, pages, piece_bytes]` over the same memory (CPU only)."""
-        flat = self.tensor.view(torch.uint8).numpy()
-        shape = self.layout
-        return flat.reshape(shape.layers, 2, shape.kv_heads, shape.pages, shape.piece_bytes)
+        return self.layout.pieces(self.tensor.view(torch.uint8).numpy().reshape(-1))

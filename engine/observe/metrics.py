@@ -62,6 +62,7 @@ TRANSFER = (
     _counter("transfer_seconds_total", "Time from post to DONE, summed over READs.", "peer"),
     _counter("transfer_fences_total", "Ended rooms whose pages had to be fenced."),
     _counter("transfer_agents_dropped_total", "NIXL agents dropped to fence pages."),
+    _counter("transfer_source_restarts_total", "Deaths of prefill's data-plane process, each answered by a new one."),
     _gauge("transfer_peers", "Peers whose control channel is up."),
     _counter("control_frames_total", "Control frames by kind and direction.", "kind", "direction"),
     _counter("control_bad_frames_total", "Control frames that were dropped because they made no sense."),

@@ -100,6 +100,17 @@ class HealthReport(msgspec.Struct, kw_only=True):
     """Peer -> the contract field and both values. Not counted against `ok`."""
 
 
+class FailpointState(msgspec.Struct, kw_only=True):
+    """One row of `/failpoints`."""
+
+    name: str
+    fault: str
+    """What happens when it is on."""
+    switches_off: str
+    """The defence that would heal it, off for as long."""
+    on: bool
+
+
 class Sample(msgspec.Struct, frozen=True, array_like=True):
     """One metric sample; names and types stand in `engine.observe.metrics`."""
 

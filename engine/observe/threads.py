@@ -31,6 +31,8 @@ class Supervisor:
 
     def __init__(self) -> None:
         self.stopping = threading.Event()
+        self.forsaken: set[str] = set()
+        """Names of threads that stay dead when they crash; only a failpoint writes it."""
         self._threads: dict[str, Supervised] = {}
 
     def start(self, name: str, body: Callable[[], None]) -> None:
@@ -64,7 +66,7 @@ class Supervisor:
                 state.last_error = f"{type(error).__name__}: {error}"
                 log.exception("thread %s crashed", state.name)
             state.alive = False
-            if self.stopping.is_set():
+            if self.stopping.is_set() or state.name in self.forsaken:
                 return
             state.restarts += 1
             self.stopping.wait(BACKOFF_S[min(state.restarts, len(BACKOFF_S)) - 1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+from typing import TYPE_CHECKING
 
 import zmq
 
@@ -28,6 +29,9 @@ from engine.scheduler.progress import Progress
 from engine.scheduler.roles import Decode, Prefill, RoleBehaviour, Unified
 from engine.scheduler.runner import Runner
 from engine.transfer.interface import Reader, Source
+
+if TYPE_CHECKING:
+    from engine.failpoints import Failpoints
 
 log = logging.getLogger(__name__)
 
@@ -56,9 +60,7 @@ class Instance:
         planner = Planner(config, self._book.queues, ledger)
         self._role = self._behaviour(pool, planner)
         self._inbox = Inbox(context, run_dir)
-        self._observer = Observer(
-            config, self._clock, self._book, planner, self._progress, self._supervisor, self._role.transfer
-        )
+        self._stuck_clock = StuckClock(config.stuck_timeout_s)
         self._loop = Loop(
             config,
             self._clock,
@@ -69,6 +71,16 @@ class Instance:
             Runner(model, pool),
             self._progress,
             checkpoint.config.eos_ids,
+        )
+        self._observer = Observer(
+            config,
+            self._clock,
+            self._book,
+            planner,
+            self._progress,
+            self._supervisor,
+            self._role.transfer,
+            self._failpoints(planner) if config.enable_failpoints else None,
         )
         self._load_s = self._clock.monotonic() - started
 
@@ -84,7 +96,7 @@ class Instance:
             self._inbox.watch(transfer.wakeup_fd)
         stopping = self._supervisor.stopping
         self._supervisor.start("observer", lambda: self._observer.serve(self._context, self._run_dir, stopping))
-        clock = StuckClock(self._config.stuck_timeout_s)
+        clock = self._stuck_clock
         self._supervisor.start(
             "watchdog",
             lambda: watch(stopping, lambda: clock.beat(self._progress.turns, self._progress.longest_step_s)),
@@ -106,6 +118,13 @@ class Instance:
                 transfer.stop()
             self._supervisor.stop()
             self._inbox.close()
+
+    def _failpoints(self, planner: Planner) -> Failpoints:
+        # Imported here: without the flag no line of it is in the process.
+        from engine.failpoints import Failpoints, Parts
+
+        parts = Parts(self._loop, self._book, planner, self._role, self._supervisor, self._stuck_clock)
+        return Failpoints(self._config.role, parts)
 
     def _behaviour(self, pool: KVPool, planner: Planner) -> RoleBehaviour:
         if self._config.role is Role.UNIFIED:

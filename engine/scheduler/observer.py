@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import zmq
@@ -17,6 +18,9 @@ from engine.scheduler.plan import Planner
 from engine.scheduler.progress import Progress
 from engine.scheduler.sequence import Phase
 from engine.transfer.interface import Transfer
+
+if TYPE_CHECKING:
+    from engine.failpoints import Failpoints
 
 POLL_MS = 200
 LOOP_AGE_LIMIT_S = 10.0
@@ -35,6 +39,7 @@ class Observer:
         progress: Progress,
         supervisor: Supervisor,
         transfer: Transfer | None,
+        failpoints: Failpoints | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -43,6 +48,7 @@ class Observer:
         self._progress = progress
         self._supervisor = supervisor
         self._transfer = transfer
+        self._failpoints = failpoints
         self._started_at = clock.wall()
         self._questions = {
             "metrics": self.samples,
@@ -62,10 +68,18 @@ class Observer:
             while not stopping.is_set():
                 if socket.poll(POLL_MS):
                     question = msgspec.msgpack.decode(socket.recv(), type=Observe)
-                    answer = self._questions.get(question.what)
-                    socket.send(msgspec.msgpack.encode(answer() if answer is not None else None))
+                    socket.send(msgspec.msgpack.encode(self.answer(question)))
         finally:
             socket.close()
+
+    def answer(self, question: Observe) -> Any:
+        """Return the record that a question asks for; None when there is none such."""
+        if self._failpoints is not None and question.what in ("failpoints", "arm", "disarm"):
+            if question.argument:
+                self._failpoints.switch(question.argument, question.what == "arm")
+            return self._failpoints.states()
+        answer = self._questions.get(question.what)
+        return None if answer is None else answer()
 
     def health(self) -> HealthReport:
         """Say whether this instance can do its part."""

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engine.kvcache.pool import KVPool
+from engine.kvcache.layout import PageMemory
 
 
-def page_checksums(pool: KVPool, pages: Sequence[int]) -> bytes:
+def page_checksums(pool: PageMemory, pages: Sequence[int]) -> bytes:
     """Return crc32 as little-endian uint32 `[pages, kv heads]`, over a page's bytes in all layers, K and V.
 
     About 6 ms for 11.8 MB; the interpreter lock is free during most of it.
@@ -27,7 +27,7 @@ def page_checksums(pool: KVPool, pages: Sequence[int]) -> bytes:
     return sums.tobytes()
 
 
-def differing_page(pool: KVPool, pages: Sequence[int], expected: bytes) -> int | None:
+def differing_page(pool: PageMemory, pages: Sequence[int], expected: bytes) -> int | None:
     """Return the position in `pages` of the first page whose bytes are not the expected ones, or None."""
     width = 4 * pool.layout.kv_heads
     actual = page_checksums(pool, pages)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from engine import PROTOCOL_VERSION
-from engine.kvcache.pool import KVLayout, KVPool
+from engine.kvcache.layout import KVLayout, PageMemory
 from engine.transfer.frames import Geometry
 
 
-def geometry_of(pool: KVPool) -> Geometry:
+def geometry_of(pool: PageMemory) -> Geometry:
     """Describe a pool to a peer."""
     layout = pool.layout
     return Geometry(

@@ -53,6 +53,8 @@ class ControlLoop(ABC, Generic[Item]):
         self.counters = TransferCounters()
         self.refused: dict[str, str] = {}
         """Peers refused by the contract: instance -> fields and values."""
+        self.source_number = 0
+        """Counts prefill's data-plane processes: decode asks anew when it changes."""
         self.draining = False
         self.loop_position = (-1, 0.0)
         """(tick, longest step in seconds) of the scheduler loop, one tuple so that it is replaced at once."""
@@ -141,10 +143,10 @@ class ControlLoop(ABC, Generic[Item]):
     def hello(self, nixl_metadata: bytes) -> Hello:
         config = self.config
         role = str(config.role)
-        return Hello(config.instance, role, 1, self.contract, self.geometry, nixl_metadata)
+        return Hello(config.instance, role, 1, self.contract, self.geometry, nixl_metadata, self.source_number)
 
     def heartbeat(self) -> Heartbeat:
-        return Heartbeat(*self.loop_position)
+        return Heartbeat(*self.loop_position, self.source_number)
 
 
 def reason_of_end(end: End) -> FailReason:

@@ -220,6 +220,7 @@ class DecodeControl(ControlLoop[DecodeItem]):
             room.record.transfer_s += report.seconds
             self.steps.finish_reading(room)
             return
+        room.has_failed_read = report.reason is not FailReason.CHECKSUM_MISMATCH
         # A dead source fails READs and breaks the connection at once; say which it was.
         self.settle_link(self.links.watch(room.link), room.link)
         if room.state is DecodeState.READING:

@@ -9,9 +9,10 @@ from engine.transfer import frames
 from engine.transfer.control import reason_of_end
 from engine.transfer.decode_links import Link
 from engine.transfer.decode_rooms import DecodeRoom
-from engine.transfer.frames import Frame, Kind
+from engine.transfer.frames import Frame, Kind, kind_of
 from engine.transfer.interface import FailReason
 from engine.transfer.link_keeper import LinkLost
+from engine.transfer.meaning import DECODE_HEARS, DECODE_HEARS_ACK_OF, DECODE_HEARS_NACK_OF
 from engine.transfer.outbox import key_of
 from engine.transfer.rooms import Action, DecodeEvent, DecodeState, decode_step
 
@@ -31,7 +32,7 @@ class DecodeFrames:
             case frames.Hello():
                 self._control.settle_link(self._control.links.greeted(link, frame), link)
             case frames.Heartbeat():
-                link.pulse.beat(self._control.clock.monotonic(), frame.loop_tick, frame.longest_step_s)
+                self._control.links.beaten(link, frame)
             case frames.Goodbye():
                 detail = f"{link.instance} left: {frame.detail}"
                 self._control.settle_link(LinkLost(FailReason.PEER_GONE, detail), link)
@@ -39,18 +40,18 @@ class DecodeFrames:
                 self._ready(link, frame)
             case frames.Committed():
                 link.outbox.answer((frame.room, Kind.COMMIT, 0))
-                self._room_event(link, frame, DecodeEvent.COMMITTED)
+                self._room_event(link, frame, DECODE_HEARS[Kind.COMMITTED])
             case frames.Gone():
                 detail = f"{link.instance} no longer holds the pages: {frame.reason}: {frame.detail}"
-                self._room_event(link, frame, DecodeEvent.GONE, FailReason.GONE, detail)
+                self._room_event(link, frame, DECODE_HEARS[Kind.GONE], FailReason.GONE, detail)
             case frames.Failed() | frames.Refused():
                 reason = reason_of_end(frame)
                 detail = f"{link.instance}: {frame.detail}"
-                self._room_event(link, frame, DecodeEvent.PEER_FAILED, reason, detail)
+                self._room_event(link, frame, DECODE_HEARS[Kind(kind_of(frame))], reason, detail)
             case frames.Ack():
                 link.outbox.answer((frame.room, frame.of, frame.index))
-                if frame.of == Kind.OFFER:
-                    self._room_event(link, frame, DecodeEvent.PAIR_ACK)
+                if (event := DECODE_HEARS_ACK_OF.get(frame.of)) is not None:
+                    self._room_event(link, frame, event)
             case frames.Nack():
                 self._nacked(link, frame)
             case _:
@@ -83,7 +84,7 @@ class DecodeFrames:
     def _ready(self, link: Link, ready: frames.Ready) -> None:
         room = self._control.steps.numbers.get(ready.room)
         if room is None or room.link is not link:
-            self._room_event(link, ready, DecodeEvent.READY)
+            self._room_event(link, ready, DECODE_HEARS[Kind.READY])
             return
         if ready.first_page < room.next_page:
             self._control.links.send(link, frames.Ack(*key_of(ready)))
@@ -131,7 +132,7 @@ class DecodeFrames:
                 self._control.settle_link(LinkLost(FailReason.PEER_GONE, detail), link)
             return
         link.outbox.answer((nack.room, nack.of, 0))
-        if nack.of in (Kind.OFFER, Kind.COMMIT):
+        if nack.of in DECODE_HEARS_NACK_OF:
             reason = FailReason.GONE if nack.of == Kind.COMMIT else FailReason.PEER_REFUSED
             detail = f"{link.instance}: {nack.reason}"
             self._room_event(link, nack, DecodeEvent.NACK, reason, detail)

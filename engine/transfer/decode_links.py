@@ -33,6 +33,8 @@ class Link:
     channel: DecodeChannel | None = None
     place: Place | None = None
     """The prefill's pool, from its HELLO."""
+    source: int = 0
+    """Which data-plane process of the prefill we read from."""
     tp: int = 1
     refused: str | None = None
     """Contract fields that differ: the link stays up, its rooms are refused."""

@@ -69,6 +69,8 @@ class DecodeRoom:
     """First page of the next chunk."""
     reads: int = 0
     """Posted and not answered yet."""
+    has_failed_read: bool = False
+    """A READ ended in an error: only the read thread can tell when its pages are out of reach."""
     last_seen: bool = False
     first: FirstToken | None = None
     reason: FailReason | None = None

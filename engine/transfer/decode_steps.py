@@ -10,6 +10,7 @@ from engine.transfer import frames
 from engine.transfer.decode_rooms import DecodeRoom
 from engine.transfer.frames import Frame
 from engine.transfer.interface import Failed, FailReason, Fenced, Landed, WantPages
+from engine.transfer.meaning import DECODE_SENDS, FORGETS
 from engine.transfer.outbox import key_of
 from engine.transfer.read_worker import FenceRoom, Order, PostRead
 from engine.transfer.rooms import Action, DecodeEvent, DecodeState, decode_step, shown
@@ -73,6 +74,8 @@ class DecodeSteps:
         if room.state is DecodeState.WANTING and before is not DecodeState.WANTING:
             room.deadline = float("inf")
         for action in entry.actions:
+            if action in FORGETS:
+                room.link.outbox.forget_room(room.number)
             self._actions[action](room, frame)
         if room.state is DecodeState.ABSENT:
             self._drop(room)
@@ -84,7 +87,6 @@ class DecodeSteps:
 
     def _tell_failed(self, room: DecodeRoom, _: Frame | None) -> None:
         reason = room.reason or FailReason.READ_FAILED
-        room.link.outbox.forget_room(room.number)
         room.waiting.clear()
         room.deadline = float("inf")
         room.record.state, room.record.reason = "failed", reason
@@ -93,7 +95,6 @@ class DecodeSteps:
 
     def _tell_landed(self, room: DecodeRoom, _: Frame | None) -> None:
         assert room.first is not None
-        room.link.outbox.forget_room(room.number)
         # Only a room whose grant may still be under way has to be remembered.
         remembered_s = 0.0 if room.is_granted else self._control.config.pairing_timeout_s
         room.deadline = self._control.clock.monotonic() + remembered_s
@@ -122,17 +123,23 @@ class DecodeSteps:
     def _send_offer(self, room: DecodeRoom, _: Frame | None) -> None:
         asked = room.asked
         offer = frames.Offer(asked.room, asked.prompt_tokens, asked.prompt_hash, asked.prefix_tokens)
-        self._control.links.push(room.link, offer)
+        self._say(room, Action.SEND_OFFER, offer)
 
     def _send_commit(self, room: DecodeRoom, _: Frame | None) -> None:
         room.deadline = float("inf")
-        self._control.links.push(room.link, frames.Commit(room.number))
+        self._say(room, Action.SEND_COMMIT, frames.Commit(room.number))
 
     def _push_end(self, room: DecodeRoom, _: Frame | None) -> None:
         reason = room.reason or FailReason.ABORTED
         unwanted = reason in (FailReason.CONTRACT_MISMATCH, FailReason.DRAINING)
         kind = frames.Refused if unwanted else frames.Abort
-        self._control.links.push(room.link, kind(room.number, reason, room.detail))
+        self._say(room, Action.PUSH_END, kind(room.number, reason, room.detail))
+
+    def _say(self, room: DecodeRoom, action: Action, frame: Frame) -> None:
+        how = DECODE_SENDS[action]
+        if how.replaces:
+            room.link.outbox.forget_room(room.number)
+        (self._control.links.push if how.is_repeated else self._control.links.send)(room.link, frame)
 
     def _post_reads(self, room: DecodeRoom, _: Frame | None) -> None:
         for ready in room.waiting:
@@ -152,7 +159,7 @@ class DecodeSteps:
         self.finish_reading(room)
 
     def _fence(self, room: DecodeRoom, _: Frame | None) -> None:
-        if room.reads == 0:
+        if room.reads == 0 and not room.has_failed_read:
             self.apply(room, DecodeEvent.FENCED)
             return
         self._control.counters.fences += 1

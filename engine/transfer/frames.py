@@ -74,6 +74,8 @@ class Hello(msgspec.Struct, frozen=True, tag=Kind.HELLO.value):
     geometry: Geometry
     nixl_metadata: bytes
     """Of the prefill's agent; empty from decode, which only reads."""
+    source: int = 0
+    """Which of the prefill's data-plane processes that agent lives in; 0 from decode."""
 
 
 class Offer(msgspec.Struct, frozen=True, tag=Kind.OFFER.value):
@@ -145,6 +147,8 @@ class Nack(msgspec.Struct, frozen=True, tag=Kind.NACK.value):
 class Heartbeat(msgspec.Struct, frozen=True, tag=Kind.HEARTBEAT.value):
     loop_tick: int
     longest_step_s: float
+    source: int = 0
+    """Prefill: as in its HELLO. Another number than there: the HELLO that told of it was lost, ask again."""
 
 
 class Goodbye(msgspec.Struct, frozen=True, tag=Kind.GOODBYE.value):

@@ -145,10 +145,13 @@ class LinkKeeper:
 
     def greeted(self, link: Link, hello: frames.Hello) -> LinkUp | LinkLost | None:
         """Take the prefill's HELLO: compare contracts, hand its pool to the read thread."""
+        if link.phase is LinkPhase.UP and hello.source != link.source:
+            link.source = hello.source
+            if link.refused is None:
+                self._use_source(link, hello)
         if link.phase is not LinkPhase.CONNECTING:
             return None
-        layout = layout_of(hello.geometry)
-        link.place, link.tp = Place(hello.geometry.address, layout), hello.tp
+        link.tp, link.source = hello.tp, hello.source
         link.refused = mismatch(self._control.contract, hello.contract)
         link.phase = LinkPhase.UP
         link.next_beat = 0.0
@@ -156,10 +159,21 @@ class LinkKeeper:
         if link.refused is not None:
             self._control.refused[link.instance] = link.refused
             return LinkUp()
-        config = self._config
-        name = f"{config.instance}/{config.incarnation}/0/{link.incarnation}"
-        self._order(OpenPeer(link.key, name, hello.nixl_metadata, link.place))
+        self._use_source(link, hello)
         return LinkUp()
+
+    def _use_source(self, link: Link, hello: frames.Hello) -> None:
+        """Read from the data plane that a HELLO names; READs that run on an older one begin again."""
+        link.place, link.source = Place(hello.geometry.address, layout_of(hello.geometry)), hello.source
+        config = self._config
+        name = f"{config.instance}/{config.incarnation}/0/{link.incarnation}.{link.source}"
+        self._order(OpenPeer(link.key, name, hello.nixl_metadata, link.place))
+
+    def beaten(self, link: Link, beat: frames.Heartbeat) -> None:
+        """Take a heartbeat; ask again where the pages are when a HELLO must have been lost."""
+        link.pulse.beat(self._clock.monotonic(), beat.loop_tick, beat.longest_step_s)
+        if link.phase is LinkPhase.UP and beat.source != link.source:
+            self.send(link, self._control.hello(b""))
 
     def tick(self, link: Link, now: float) -> LinkLost | None:
         """Heartbeat, repeats and the silence clock; for a link that is down the next attempt."""

@@ -4,8 +4,8 @@ Without that thread nothing moves unless somebody calls: a reader polls its hand
 `progress`. One thread uses an agent at a time. Failed transfers raise `nixl*Error` (seen in practice) or
 return "ERR" (in the API): both become `ReadState.ERROR` here.
 
-Known fault below us (UCX of nixl 1.5.1; TCP only, not over shared memory): a source that answers the READs of
-a reader whose connection just broke may abort: "Fatal: unexpected error: Endpoint timeout".
+Known fault below us (UCX of nixl 1.5.1, `UCX_TLS=tcp`): a source that answers the READs of a reader whose
+connection just broke aborts its process, see `engine.transfer.plane_process`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from engine.errors import TransferError
-from engine.kvcache.pool import KVPool
+from engine.kvcache.layout import PageMemory
 from engine.transfer.runs import Descriptors
 
 MODULES = ("nixl_cu12._api", "nixl_cu13._api", "nixl._api")
@@ -57,16 +57,15 @@ class Agent:
     Raises TransferError when NIXL is missing or no backend starts (UCX_TLS must contain tcp).
     """
 
-    def __init__(self, name: str, pool: KVPool) -> None:
+    def __init__(self, name: str, pool: PageMemory) -> None:
         api = _load_api()
         self.name = name
-        self._memory = "DRAM" if pool.tensor.device.type == "cpu" else "VRAM"
+        self._memory = "DRAM" if pool.device_index is None else "VRAM"
         self._peers: dict[bytes, str] = {}
-        device = pool.tensor.device.index or 0
         try:
             config = api.nixl_agent_config(enable_prog_thread=False, backends=["UCX"])
             self._agent: Any = api.nixl_agent(name, config)
-            region = [(pool.address, pool.size_bytes, device, "")]
+            region = [(pool.address, pool.size_bytes, pool.device_index or 0, "")]
             self._registered: Any = self._agent.register_memory(region, self._memory)
         except Exception as error:
             raise TransferError(

@@ -71,7 +71,8 @@ class PeerTable:
             self._control.refused.pop(peer.instance, None)
             if peer.refused is not None:
                 self._control.refused[peer.instance] = peer.refused
-        self.send(peer, self._control.hello(self.nixl_metadata))
+        if self.nixl_metadata:
+            self.send(peer, self._control.hello(self.nixl_metadata))
 
     def forget(self, peer: DecodePeer) -> None:
         """Drop a peer and all that it was not told."""

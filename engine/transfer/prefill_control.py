@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from threading import Event as ThreadEvent
 
+import msgspec
 import zmq
 
 from engine.clock import Clock
@@ -12,18 +13,20 @@ from engine.observe.journal import Journal
 from engine.transfer import frames
 from engine.transfer.clocks import PeerPulse
 from engine.transfer.control import ControlLoop, reason_of_end
-from engine.transfer.frames import Frame, Geometry, Kind
+from engine.transfer.frames import Frame, Geometry, Kind, kind_of
 from engine.transfer.interface import Failed, FailReason
+from engine.transfer.meaning import PREFILL_HEARS, PREFILL_HEARS_ACK_OF
 from engine.transfer.peer_table import PeerTable
+from engine.transfer.plane_messages import Opened
 from engine.transfer.prefill_rooms import DecodePeer, FailLeg, Leg, PrefillRoom
 from engine.transfer.prefill_steps import ENDED, READABLE, PrefillSteps
 from engine.transfer.rooms import Action, PrefillEvent, PrefillState, prefill_step
-from engine.transfer.source_worker import ChunkSummed, SourceWorker
+from engine.transfer.source_worker import ChunkSummed, SourceChanged, SourceWorker
 
 MOST_UNPAIRED = 4096
 """Parked offers and tombstones kept; above it the oldest is forgotten."""
 
-PrefillItem = Leg | FailLeg | ChunkSummed
+PrefillItem = Leg | FailLeg | ChunkSummed | SourceChanged
 
 
 class PrefillControl(ControlLoop[PrefillItem]):
@@ -44,10 +47,10 @@ class PrefillControl(ControlLoop[PrefillItem]):
         self.peers = PeerTable(self, self._context)
         self.steps = PrefillSteps(self, page_bytes)
 
-    def serve(self, worker: SourceWorker, nixl_metadata: bytes) -> None:
-        """Take the NIXL thread and what decodes need to reach its agent."""
+    def serve(self, worker: SourceWorker, opened: Opened) -> None:
+        """Take the data-plane thread and what decodes need to reach its agent. Called before the threads start."""
         self._worker = worker
-        self.peers.nixl_metadata = nixl_metadata
+        self._use_source(SourceChanged(1, opened.metadata, opened.address))
 
     @property
     def rooms(self) -> dict[int, PrefillRoom]:
@@ -99,9 +102,12 @@ class PrefillControl(ControlLoop[PrefillItem]):
                     self.steps.apply(room, PrefillEvent.FAIL, item.reason, item.detail)
             case ChunkSummed():
                 self._chunk(item)
+            case SourceChanged():
+                self._use_source(item)
+                self.stir()
 
     def _abandon(self, item: PrefillItem, detail: str) -> None:
-        room = self.steps.by_rid.get(item.rid)
+        room = self.steps.by_rid.get(getattr(item, "rid", ""))
         if room is not None:
             self.steps.apply(room, PrefillEvent.FAIL, FailReason.READ_FAILED, detail)
         elif isinstance(item, Leg):
@@ -159,7 +165,15 @@ class PrefillControl(ControlLoop[PrefillItem]):
             self._worker.rooms_reading = sum(room.state in READABLE for room in self.steps.rooms.values())
             self._worker.stir()
 
-    # -- from the loop and the NIXL thread -------------------------------------------------------------------
+    def _use_source(self, changed: SourceChanged) -> None:
+        """Tell every decode where the pages are now; while there is no data plane, HELLO is not answered."""
+        self.source_number = changed.number
+        self.peers.nixl_metadata = changed.metadata
+        self.geometry = msgspec.structs.replace(self.geometry, address=changed.address)
+        for peer in list(self.peers.known.values()) if changed.metadata else ():
+            self.peers.send(peer, self.hello(changed.metadata))
+
+    # -- from the loop and the data-plane thread -------------------------------------------------------------------
 
     def _announce(self, leg: Leg) -> None:
         room = self.steps.rooms.get(leg.room) or self.steps.new_room(leg.room)
@@ -198,13 +212,14 @@ class PrefillControl(ControlLoop[PrefillItem]):
             case frames.Offer():
                 self._offer(peer, frame)
             case frames.Commit():
-                self._room_event(peer, frame, PrefillEvent.COMMIT)
+                self._room_event(peer, frame, PREFILL_HEARS[Kind.COMMIT])
             case frames.Abort() | frames.Refused():
                 detail = f"{peer.instance}: {frame.detail}"
-                self._room_event(peer, frame, PrefillEvent.ABORT, reason_of_end(frame), detail)
+                event = PREFILL_HEARS[Kind(kind_of(frame))]
+                self._room_event(peer, frame, event, reason_of_end(frame), detail)
             case frames.Ack():
                 peer.outbox.answer((frame.room, frame.of, frame.index))
-                if frame.of in (Kind.COMMITTED, Kind.FAILED, Kind.REFUSED) and frame.room in self.steps.rooms:
+                if frame.of in PREFILL_HEARS_ACK_OF and frame.room in self.steps.rooms:
                     self._room_event(peer, frame, PrefillEvent.ACK)
             case frames.Nack():
                 self._nacked(peer, frame)
@@ -228,7 +243,7 @@ class PrefillControl(ControlLoop[PrefillItem]):
         elif leg is not None and (difference := leg.difference(offer)) is not None:
             event, reason, detail = PrefillEvent.OFFER_DIFFERS, FailReason.PROMPT_MISMATCH, difference
         else:
-            self._room_event(peer, offer, PrefillEvent.OFFER)
+            self._room_event(peer, offer, PREFILL_HEARS[Kind.OFFER])
             return
         self._room_event(peer, offer, event, reason, detail)
 

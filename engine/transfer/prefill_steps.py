@@ -9,8 +9,9 @@ from engine.observe.records import Stage
 from engine.transfer import frames
 from engine.transfer.frames import Frame
 from engine.transfer.interface import Committed, Failed, FailReason, Paired
+from engine.transfer.meaning import FORGETS, PREFILL_SENDS
 from engine.transfer.outbox import key_of
-from engine.transfer.prefill_rooms import PrefillRoom
+from engine.transfer.prefill_rooms import DecodePeer, PrefillRoom
 from engine.transfer.rooms import Action, PrefillEvent, PrefillState, prefill_step, shown
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ class PrefillSteps:
             if reason is not None:
                 room.reason, room.detail = reason, detail
         for action in entry.actions:
+            if action in FORGETS and room.peer is not None:
+                room.peer.outbox.forget_room(room.number)
             self._actions[action](room, frame)
         if room.state is PrefillState.ABSENT:
             self.drop(room)
@@ -108,8 +111,6 @@ class PrefillSteps:
         reason = room.reason or FailReason.ABORTED
         record = room.leg.record
         record.state, record.reason = "failed", reason
-        if room.peer is not None:
-            room.peer.outbox.forget_room(room.number)
         self._control.counters.transfers[reason, room.peer.instance if room.peer else ""] += 1
         self._control.events.put(Failed(room.leg.rid, reason, room.detail))
 
@@ -127,16 +128,16 @@ class PrefillSteps:
         assert room.leg is not None and room.peer is not None and isinstance(frame, frames.Ready)
         room.leg.record.kv_bytes += len(frame.pages) * self._page_bytes
         self._control.stir()
-        self._control.peers.push(room.peer, frame)
+        self._say(room.peer, Action.SEND_READY, frame)
 
     def _send_committed(self, room: PrefillRoom, _: Frame | None) -> None:
         assert room.peer is not None
-        room.peer.outbox.forget_room(room.number)
-        self._control.peers.push(room.peer, frames.Committed(room.number))
+        self._say(room.peer, Action.SEND_COMMITTED, frames.Committed(room.number))
 
     def _send_gone(self, room: PrefillRoom, _: Frame | None) -> None:
         assert room.peer is not None
-        self._control.peers.send(room.peer, frames.Gone(room.number, room.reason or FailReason.ABORTED, room.detail))
+        gone = frames.Gone(room.number, room.reason or FailReason.ABORTED, room.detail)
+        self._say(room.peer, Action.SEND_GONE, gone)
 
     def _push_end(self, room: PrefillRoom, _: Frame | None) -> None:
         if room.peer is None:
@@ -144,4 +145,10 @@ class PrefillSteps:
         reason = room.reason or FailReason.ABORTED
         unwanted = reason in (FailReason.CONTRACT_MISMATCH, FailReason.DRAINING)
         kind = frames.Refused if unwanted else frames.Failed
-        self._control.peers.push(room.peer, kind(room.number, reason, room.detail))
+        self._say(room.peer, Action.PUSH_END, kind(room.number, reason, room.detail))
+
+    def _say(self, peer: DecodePeer, action: Action, frame: Frame) -> None:
+        how = PREFILL_SENDS[action]
+        if how.replaces:
+            peer.outbox.forget_room(frames.room_of(frame) or 0)
+        (self._control.peers.push if how.is_repeated else self._control.peers.send)(peer, frame)

@@ -16,7 +16,7 @@ from threading import Event
 
 from engine.clock import Clock
 from engine.errors import TransferError
-from engine.kvcache.pool import KVPool
+from engine.kvcache.layout import PageMemory
 from engine.transfer.checksums import differing_page
 from engine.transfer.inbox import Inbox
 from engine.transfer.interface import FailReason
@@ -117,6 +117,8 @@ class _Peer:
     running: dict[tuple[str, int], _Running] = field(default_factory=dict)
     fences: dict[str, float] = field(default_factory=dict)
     """Room -> time at which waiting for its READs ends."""
+    failed: set[str] = field(default_factory=set)
+    """Rooms with a READ that ended in an error on this agent."""
 
 
 class ReadWorker:
@@ -124,11 +126,11 @@ class ReadWorker:
 
     def __init__(
         self,
-        pool: KVPool,
+        pool: PageMemory,
         clock: Clock,
         report: Callable[[Report], None],
         stopping: Event,
-        make_agent: Callable[[str, KVPool], Agent] = Agent,
+        make_agent: Callable[[str, PageMemory], Agent] = Agent,
     ) -> None:
         self.orders: Inbox[Order] = Inbox()
         self.agents_dropped = 0
@@ -183,7 +185,7 @@ class ReadWorker:
     def _obey(self, order: Order) -> None:
         match order:
             case OpenPeer():
-                self._open(order)
+                self._connect(order)
             case ClosePeer():
                 self._close(order.link)
             case PostRead():
@@ -195,14 +197,20 @@ class ReadWorker:
                 else:
                     peer.fences[order.rid] = self._clock.monotonic() + FENCE_WAIT_S
 
-    def _open(self, order: OpenPeer) -> None:
-        self._close(order.link)
+    def _connect(self, opened: OpenPeer, generation: int = 0) -> None:
+        """Read from this source by a new agent; READs that ran on an older one begin again."""
+        old = self._peers.pop(opened.link, None)
+        again = [] if old is None else self._settle(old)
         try:
-            agent, remote = self._new_agent(order, 0)
+            agent, remote = self._new_agent(opened, generation)
         except TransferError as error:
-            self._report(PeerUnusable(order.link, str(error)))
+            for order in again:
+                self._finish(order, 0.0, FailReason.READ_FAILED, str(error))
+            self._report(PeerUnusable(opened.link, str(error)))
             return
-        self._peers[order.link] = _Peer(order, agent, remote)
+        self._peers[opened.link] = _Peer(opened, agent, remote, generation)
+        for order in again:
+            self._post(order)
 
     def _new_agent(self, order: OpenPeer, generation: int) -> tuple[Agent, str]:
         agent = self._make_agent(f"{order.agent_name}/{generation}", self._pool)
@@ -214,17 +222,17 @@ class ReadWorker:
 
     def _close(self, link: str) -> None:
         peer = self._peers.pop(link, None)
-        if peer is None:
-            return
-        self._drop_agent(peer)
-        for running in peer.running.values():
-            self._finish(running.order, 0.0, FailReason.PEER_GONE, "the link was closed")
-        for rid in peer.fences:
-            self._report(RoomFenced(rid))
+        if peer is not None:
+            for order in self._settle(peer):
+                self._finish(order, 0.0, FailReason.PEER_GONE, "the link was closed")
 
-    def _drop_agent(self, peer: _Peer) -> None:
+    def _settle(self, peer: _Peer) -> list[PostRead]:
+        """Drop an agent: not a byte of its READs can arrive any more. Return those of rooms that go on."""
         self.agents_dropped += 1
         peer.agent.drop([running.read for running in peer.running.values()])
+        for rid in peer.fences:
+            self._report(RoomFenced(rid))
+        return [running.order for (rid, _), running in peer.running.items() if rid not in peer.fences]
 
     def _post(self, order: PostRead) -> None:
         peer = self._peers.get(order.link)
@@ -247,6 +255,7 @@ class ReadWorker:
             del peer.running[key]
             peer.agent.release(running.read)
             if state is ReadState.ERROR:
+                peer.failed.add(running.order.rid)
                 self._finish(running.order, seconds, FailReason.READ_FAILED, running.read.error or "ERR")
             elif running.order.rid not in peer.fences:
                 self._verify(running.order, seconds)
@@ -264,34 +273,18 @@ class ReadWorker:
         self._report(ReadFinished(order.rid, order.index, size, seconds, reason, detail))
 
     def _fence(self, peer: _Peer) -> None:
-        """Report rooms without running READs; past the deadline drop the agent, which settles all of them."""
-        now = self._clock.monotonic()
-        unsettled = {rid for rid, _ in peer.running}
-        for rid, until in list(peer.fences.items()):
-            if rid not in unsettled:
-                del peer.fences[rid]
-                self._report(RoomFenced(rid))
-            elif now >= until:
-                self._renew(peer)
-                return
+        """Report rooms whose READs are all DONE; an agent with others is dropped, which settles them.
 
-    def _renew(self, peer: _Peer) -> None:
-        """Drop a peer's agent and go on with a new one; rooms that are not being fenced read again."""
-        log.warning("dropping NIXL agent %s: unfinished reads of a failed room", peer.agent.name)
-        fenced, peer.fences = list(peer.fences), {}
-        again = [running.order for (rid, _), running in peer.running.items() if rid not in fenced]
-        self._drop_agent(peer)
-        peer.running = {}
-        for rid in fenced:
+        A READ that failed counts as unfinished: NIXL does not say that all of its descriptors are settled.
+        """
+        now = self._clock.monotonic()
+        running = {rid for rid, _ in peer.running}
+        for rid, until in list(peer.fences.items()):
+            if rid in running and now < until:
+                continue
+            if rid in running or rid in peer.failed:
+                log.warning("dropping NIXL agent %s: unfinished reads of a failed room", peer.agent.name)
+                self._connect(peer.opened, peer.generation + 1)
+                return
+            del peer.fences[rid]
             self._report(RoomFenced(rid))
-        peer.generation += 1
-        try:
-            peer.agent, peer.remote = self._new_agent(peer.opened, peer.generation)
-        except TransferError as error:
-            del self._peers[peer.opened.link]
-            for order in again:
-                self._finish(order, 0.0, FailReason.READ_FAILED, str(error))
-            self._report(PeerUnusable(peer.opened.link, str(error)))
-            return
-        for order in again:
-            self._post(order)

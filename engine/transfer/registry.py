@@ -63,11 +63,12 @@ def look_up(bootstrap: str) -> Resolved:
             parsed = parse(answer.read(MAX_BYTES))
     except urllib.error.HTTPError as error:
         error.close()
-        return Resolved(bootstrap, None, f"{url} answered {error.code}")
+        return Resolved(bootstrap, None, f"its registry answers {error.code}")
     except (OSError, ValueError) as error:
-        return Resolved(bootstrap, None, f"{url}: {getattr(error, 'reason', error)}")
+        reason = getattr(error, "reason", error)
+        return Resolved(bootstrap, None, str(getattr(reason, "strerror", None) or reason).lower())
     if isinstance(parsed, str):
-        return Resolved(bootstrap, None, f"{url}: {parsed}")
+        return Resolved(bootstrap, None, f"its registry: {parsed}")
     return Resolved(bootstrap, parsed)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engine.kvcache.pool import KVLayout
+from engine.kvcache.layout import KVLayout
 
 Descriptors = npt.NDArray[np.uint64]
 """`[n, 3]`: address, length in bytes, device."""

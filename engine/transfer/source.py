@@ -20,7 +20,7 @@ from engine.transfer.source_worker import Chunk, SourceWorker
 
 
 class PrefillSource(TransferFacade):
-    """Offers computed pages to decodes. Two threads: control, and one for NIXL and checksums."""
+    """Offers computed pages to decodes. Two threads: control, and one for the data-plane process."""
 
     threads = ("transfer-control", "transfer-nixl")
 
@@ -46,7 +46,10 @@ class PrefillSource(TransferFacade):
         return self._control.peers.channel.endpoint
 
     def start(self) -> None:
-        """Register the pool with NIXL and start the threads; 0.5 s. Raises TransferError."""
+        """Start the data-plane process, which registers the pool with NIXL, and the threads; 1 s.
+
+        Raises TransferError.
+        """
         self._control.serve(self._worker, self._worker.open(self._agent_name))
         self._start_thread("transfer-control", self._control.run)
         self._start_thread("transfer-nixl", self._worker.run)
@@ -64,8 +67,22 @@ class PrefillSource(TransferFacade):
         """Ask to end a room; `Failed` follows, or `Committed` when that was decided before."""
         self._control.inbox.put(FailLeg(rid, reason, detail))
 
+    def stop(self) -> None:
+        """Also end the data-plane process."""
+        self._stopping.set()
+        self._worker.chunks.wake()
+        super().stop()
+
+    def problems(self) -> list[str]:
+        """Return dead threads, and that there is no data plane just now."""
+        found = super().problems()
+        if self._worker.pid is None:
+            found.append("the data-plane process died; the next one is starting")
+        return found
+
     def samples(self) -> list[Sample]:
         """Return the transfer metrics."""
         found = self._samples([shown(room.state) for room in list(self._control.rooms.values())])
         found.append(Sample("transfer_peers", len(self._control.peers.known)))
+        found.append(Sample("transfer_source_restarts_total", self._worker.restarts))
         return found

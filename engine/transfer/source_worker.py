@@ -1,29 +1,53 @@
-"""Prefill's NIXL thread: lets readers' READs move, and checksums finished chunks.
+"""Prefill's data-plane thread: keeps a data-plane process running and has it checksum finished chunks.
 
-Without NIXL's progress thread a READ over TCP moves only while its source polls, so this must not be the
-scheduler's loop (invariant 10). It polls every 0.1 ms while a reader is expected to read, every 2 ms while
-rooms wait to be read, and every 20 ms when idle (0.5 % of a core).
+The process may die (see `engine.transfer.plane_process`): the chunk in hand is given to the next one, and
+`SourceChanged` tells the control thread where readers find the pages now. Rooms live on: their pages never
+left the scheduler; only READs that were running fail, on the reader's side.
 """
 
 from __future__ import annotations
 
+import logging
+import os
 import select
-import time
+import signal
+import socket
+import subprocess
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Event
 
 from engine.clock import Clock
+from engine.errors import TransferError
 from engine.kvcache.pool import KVPool
-from engine.transfer.checksums import page_checksums
 from engine.transfer.inbox import Inbox
 from engine.transfer.interface import FirstToken
-from engine.transfer.nixl_backend import Agent
+from engine.transfer.plane_messages import (
+    SLICE_PAGES,
+    FromPlane,
+    Open,
+    Opened,
+    Ping,
+    PlaneClosed,
+    Stir,
+    Sum,
+    Summed,
+    Unusable,
+    receive_answer,
+    send,
+)
 
-IDLE_POLL_MS = 20
-READING_POLL_MS = 2
-HOT_PAUSE_S = 100e-6
-HOT_S = 0.2
+log = logging.getLogger(__name__)
+
+COMMAND = (sys.executable, "-m", "engine.transfer.plane_process")
+OPEN_TIMEOUT_S = 30.0
+BEAT_S = 1.0
+BEATS_UNANSWERED = 5
+"""Beats, not seconds: an instance that was stopped as a whole has lost seconds, but no beats."""
+BACKOFF_S = (0.0, 0.2, 1.0, 5.0)
+STEADY_S = 10.0
+"""A process that lived that long did not die of its start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,63 +73,215 @@ class ChunkSummed:
         return self.chunk.rid
 
 
+@dataclass(frozen=True, slots=True)
+class SourceChanged:
+    """Where readers find the pages from now on; `metadata` is empty while there is no data-plane process."""
+
+    number: int
+    metadata: bytes = b""
+    address: int = 0
+
+
+Report = ChunkSummed | SourceChanged
+
+
+@dataclass(slots=True)
+class _Plane:
+    """A running data-plane process."""
+
+    child: subprocess.Popen[bytes]
+    channel: socket.socket
+    started_at: float
+    is_open: bool = False
+    beats: int = 0
+    """Sent since its last word."""
+
+
+@dataclass(slots=True)
+class _InHand:
+    chunk: Chunk
+    sums: list[bytes] = field(default_factory=list)
+    is_asked: bool = False
+
+
 class SourceWorker:
-    """Owns prefill's one agent."""
+    """Owner of the data-plane process."""
 
     def __init__(
         self,
         pool: KVPool,
         clock: Clock,
         checksums: bool,
-        report: Callable[[ChunkSummed], None],
+        report: Callable[[Report], None],
         stopping: Event,
+        beat_s: float = BEAT_S,
     ) -> None:
         self.chunks: Inbox[Chunk] = Inbox()
         self.rooms_reading = 0
         """Written by the control thread: how many rooms a reader may be reading."""
+        self.restarts = 0
         self._pool = pool
         self._clock = clock
         self._checksums = checksums
         self._report = report
         self._stopping = stopping
-        self._hot_until = 0.0
-        self._agent: Agent | None = None
-        self._poller = select.poll()
-        self._poller.register(self.chunks.fileno(), select.POLLIN)
+        self._beat_s = beat_s
+        self._next_beat = 0.0
+        self._agent_name = ""
+        self._plane: _Plane | None = None
+        self._number = 0
+        self._deaths_in_a_row = 0
+        self._in_hand: _InHand | None = None
+        self._is_stirred = False
 
-    def open(self, agent_name: str) -> bytes:
-        """Make the agent and return its metadata; raises TransferError. Called before the thread starts."""
-        self._agent = Agent(agent_name, self._pool)
-        return self._agent.metadata
+    @property
+    def pid(self) -> int | None:
+        """Process id of the data plane, None while there is none."""
+        plane = self._plane
+        return plane.child.pid if plane is not None and plane.is_open else None
+
+    def open(self, agent_name: str) -> Opened:
+        """Start the first process and wait for its agent (1 s). Raises TransferError. Called before the thread."""
+        self._agent_name = agent_name
+        plane = self._start()
+        ready, _, _ = select.select([plane.channel], [], [], OPEN_TIMEOUT_S)
+        try:
+            answer = receive_answer(plane.channel) if ready else None
+        except PlaneClosed:
+            answer = None
+        if isinstance(answer, Opened):
+            plane.is_open = True
+            return answer
+        self._end(plane)
+        raise TransferError(answer.error if isinstance(answer, Unusable) else self._why_silent(plane))
 
     def stir(self) -> None:
-        """Poll tightly for a while: a reader is about to read or to connect."""
-        self._hot_until = self._clock.monotonic() + HOT_S
+        """Have the process poll tightly for a while: a reader is about to read or to connect."""
+        self._is_stirred = True
         self.chunks.wake()
 
     def run(self) -> None:
         """Body of the supervised thread."""
-        assert self._agent is not None
         while not self._stopping.is_set():
-            self._agent.progress()
-            self._pause()
-            self.chunks.settle()
-            while (chunk := self.chunks.take()) is not None:
-                self._report(self._sum(chunk))
-                self._agent.progress()
-        self._agent.drop([])
-        self._agent = None
+            try:
+                self._turn(self._plane or self._restart())
+            except PlaneClosed:
+                self._died()
+        if self._plane is not None:
+            self._end(self._plane)
 
-    def _pause(self) -> None:
-        if self._clock.monotonic() < self._hot_until:
-            time.sleep(HOT_PAUSE_S)
-        else:
-            self._poller.poll(READING_POLL_MS if self.rooms_reading else IDLE_POLL_MS)
+    def _turn(self, plane: _Plane) -> None:
+        self._wait(plane)
+        self.chunks.settle()
+        while (answer := receive_answer(plane.channel)) is not None:
+            plane.beats = 0
+            self._hear(plane, answer)
+        self._beat(plane)
+        if plane.is_open:
+            if self._is_stirred and send(plane.channel, Stir(self.rooms_reading)):
+                self._is_stirred = False
+            self._next_chunk(plane)
 
-    def _sum(self, chunk: Chunk) -> ChunkSummed:
-        if not self._checksums:
-            return ChunkSummed(chunk, b"")
+    def _wait(self, plane: _Plane) -> None:
+        poller = select.poll()
+        poller.register(self.chunks.fileno(), select.POLLIN)
+        poller.register(plane.channel.fileno(), select.POLLIN)
+        poller.poll(max(self._next_beat - self._clock.monotonic(), 0) * 1000)
+
+    def _hear(self, plane: _Plane, answer: FromPlane) -> None:
+        match answer:
+            case Opened(metadata, address):
+                plane.is_open = True
+                self._report(SourceChanged(self._number, metadata, address))
+                if self._in_hand is not None:
+                    self._in_hand.is_asked = False
+            case Summed(checksums, error) if self._in_hand is not None:
+                self._summed(plane, self._in_hand, checksums, error)
+            case Unusable(error):
+                log.error("no data plane: %s", error)
+
+    def _next_chunk(self, plane: _Plane) -> None:
+        if self._in_hand is not None and not self._in_hand.is_asked:
+            self._ask(plane, self._in_hand)
+        while self._in_hand is None and (chunk := self.chunks.take()) is not None:
+            if self._checksums:
+                self._in_hand = _InHand(chunk)
+                self._ask(plane, self._in_hand)
+            else:
+                self._report(ChunkSummed(chunk, b""))
+
+    def _ask(self, plane: _Plane, hand: _InHand) -> None:
+        done = len(hand.sums) * SLICE_PAGES
+        hand.is_asked = send(plane.channel, Sum(list(hand.chunk.pages[done : done + SLICE_PAGES])))
+
+    def _summed(self, plane: _Plane, hand: _InHand, checksums: bytes, error: str) -> None:
+        hand.sums.append(checksums)
+        if not error and len(hand.sums) * SLICE_PAGES < len(hand.chunk.pages):
+            self._ask(plane, hand)
+            return
+        self._in_hand = None
+        self._report(ChunkSummed(hand.chunk, b"".join(hand.sums), error))
+
+    def _beat(self, plane: _Plane) -> None:
+        """Ask whether the process lives; kill one that hangs, which looks like any other death."""
+        now = self._clock.monotonic()
+        if now < self._next_beat:
+            return
+        self._next_beat = now + self._beat_s
+        limit = BEATS_UNANSWERED if plane.is_open else OPEN_TIMEOUT_S / self._beat_s
+        if plane.beats >= limit:
+            log.error("the data-plane process %d does not answer: killing it", plane.child.pid)
+            plane.child.kill()
+            raise PlaneClosed
+        plane.beats += 1
+        send(plane.channel, Ping())
+
+    # -- the process -----------------------------------------------------------------------------------------
+
+    def _start(self) -> _Plane:
+        if self._pool.descriptor is None:
+            raise TransferError("the KV pool is in GPU memory, which a data-plane process cannot map yet")
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        inherited = (theirs.fileno(), self._pool.descriptor)
+        with theirs:
+            child = subprocess.Popen(
+                [*COMMAND, *map(str, inherited)],
+                stdin=subprocess.DEVNULL,
+                pass_fds=inherited,
+                env={"UCX_HANDLE_ERRORS": "none", **os.environ},
+            )
+        self._number += 1
+        self._plane = _Plane(child, ours, self._clock.monotonic())
+        send(ours, Open(f"{self._agent_name}/{self._number}", self._pool.layout))
+        return self._plane
+
+    def _restart(self) -> _Plane:
+        pause = BACKOFF_S[min(self._deaths_in_a_row, len(BACKOFF_S)) - 1] if self._deaths_in_a_row else 0.0
+        self._stopping.wait(pause)
+        return self._start()
+
+    def _died(self) -> None:
+        plane = self._plane
+        if plane is None:
+            return
+        self._end(plane)
+        code = plane.child.returncode
+        how = signal.Signals(-code).name if code < 0 else f"exit {code}"
+        log.error("the data-plane process %d died (%s): running READs fail, starting another", plane.child.pid, how)
+        lived_s = self._clock.monotonic() - plane.started_at
+        self._deaths_in_a_row = 1 if lived_s > STEADY_S else self._deaths_in_a_row + 1
+        self.restarts += 1
+        self._report(SourceChanged(self._number))
+
+    def _end(self, plane: _Plane) -> None:
+        """Close the channel, on which the process leaves; it is killed where it does not by itself."""
+        self._plane = None
+        plane.channel.close()
         try:
-            return ChunkSummed(chunk, page_checksums(self._pool, chunk.pages))
-        except Exception as error:
-            return ChunkSummed(chunk, b"", f"{type(error).__name__}: {error}")
+            plane.child.wait(1.0)
+        except subprocess.TimeoutExpired:
+            plane.child.kill()
+            plane.child.wait()
+
+    def _why_silent(self, plane: _Plane) -> str:
+        return f"the data-plane process ended with {plane.child.returncode} before it had a NIXL agent; see its log"

@@ -21,7 +21,7 @@ from pdctl import __version__
 from pdctl.errors import PdctlError
 
 COMMANDS = {
-    "up": "Start a prefill/decode deployment and prove it with a real request.",
+    "up": "Start prefill and decode, and prove it with a real request.",
     "down": "Stop what `up` started.",
     "status": "Show each instance: process, age, health, queues.",
     "logs": "Show what the instances print.",
@@ -29,6 +29,8 @@ COMMANDS = {
     "probe": "Send a real request and time each stage of it.",
     "diagnose": "Say what is wrong, what was ruled out and what to do next.",
     "codes": "List every finding pdctl knows.",
+    "stacks": "Show where every thread stands, without stopping it.",
+    "metrics": "Show the metrics that matter, and what moves.",
     "snapshot": "Keep the evidence: metrics, stacks, logs, and an archive that can be sent.",
     "redact": "Make an archive that can be sent of evidence that was kept.",
     "snapshot-and-restart": "Keep the evidence of a wedge, bring service back, prove it.",

@@ -28,9 +28,12 @@ def down(
       pdctl down
       pdctl down --timeout 0          kill at once
       pdctl down --name staging
+
+    \b
+    Exit codes: 0 nothing runs any more, 2 wrong usage, 4 a process survives SIGKILL, 5 pdctl did not start it.
     """
     from pdctl.deployment import layout, shutdown, state
-    from pdctl.errors import CannotTell
+    from pdctl.errors import CannotTell, Refused
     from pdctl.render import console
     from pdctl.render import stopping as rendered
 
@@ -41,7 +44,12 @@ def down(
         console.tell(f"pdctl: {nothing.message}: nothing to stop")
         return
     folder = state.StateFolder(root, deployment.name)
+    mine = [instance for instance in deployment.instances if layout.is_local(instance)]
+    if not mine:
+        raise Refused(
+            f"nothing of {deployment.name!r} was started by pdctl on this machine, so there is nothing to stop",
+            "stop it where it runs; what pdctl started has another name: see `pdctl down --name NAME`",
+        )
     with folder.locked(console.tell):
-        mine = [instance for instance in deployment.instances if layout.is_local(instance)]
         stopped = shutdown.take_down(folder, mine, deadline_s=timeout)
     print(rendered.as_json(stopped) if output is Output.JSON else rendered.as_lines(stopped))

@@ -26,7 +26,7 @@ def up(
     decode: Annotated[int | None, typer.Option("--decode", help="Decode engines. [default: 1]")] = None,
     port_base: Annotated[
         int | None,
-        typer.Option("--port-base", help="First of 100 ports; else 30000-30002, 8998 and 29000."),
+        typer.Option("--port-base", help="First of 100 ports, best below 32768; else 30000-30002, 8998, 29000."),
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", help="Deployment file; ./pd.toml is taken by itself.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="Name of the deployment.")] = None,
@@ -70,11 +70,11 @@ def up(
     folder = state.StateFolder(state.state_root(), wanted.name)
     with folder.locked(console.tell), start_display() as progress:
         started = startup.bring_up(
-            folder, wanted, progress, timeout_s=timeout, is_waiting=not no_wait, restart=restart.value
+            folder, wanted, progress, console.tell, timeout_s=timeout, is_waiting=not no_wait, restart=restart.value
         )
     report = None
     if not (no_wait or no_probe):
-        with startup.undone_on(KeyboardInterrupt, folder, started):
+        with startup.undone_on(KeyboardInterrupt, folder, started, console.tell):
             report = prove(wanted, timeout_s=timeout, progress=console.tell)
     seen = overview.take(folder, wanted, readiness.ASK_TIMEOUT_S)
     if output is Output.JSON:

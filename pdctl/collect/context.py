@@ -49,6 +49,8 @@ class Context(msgspec.Struct, kw_only=True):
     fetcher: Fetcher
     deadline: Deadline
     is_fleet: bool = False
+    prometheus: str | None = None
+    """Where history is asked for, if anywhere."""
     get_timeout_s: float = GET_S
     """For one GET."""
     attach_slots: asyncio.Semaphore = msgspec.field(default_factory=lambda: asyncio.Semaphore(ATTACHED_AT_ONCE))

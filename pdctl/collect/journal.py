@@ -2,7 +2,8 @@
 
 Traps, each seen with systemd 252: `--grep` with a pattern in lower case ignores case unless told otherwise; JSON turns
 a field above 4096 bytes into null without `--all`; a message with colours or bytes that are no UTF-8 comes as a list
-of numbers. Priorities do not help: what a unit prints to stdout or stderr has 6, tracebacks too.
+of numbers; `-n` beside `--since` gives the first lines, so the end is read backwards (`-r`). Priorities do not help:
+what a unit prints to stdout or stderr has 6, tracebacks too.
 """
 
 from __future__ import annotations
@@ -51,16 +52,17 @@ async def take_journal(unit: str, context: Context, *, source: tuple[str, ...] =
 
     `source` names other journal files (`--directory=DIR`, `--file=FILE`).
     """
-    base = ("journalctl", "-q", "--no-pager", *source, "-u", unit, "--since", f"-{WINDOW_S}s")
+    base = ("journalctl", "-q", "--no-pager", "-r", *source, "-u", unit, "--since", f"-{WINDOW_S}s")
     as_json = ("-o", "json", "--all", f"--output-fields={FIELDS}")
     done = await _run((*base, "-n", str(LINES), *as_json), context)
-    if not done.ok:
+    # The newest come first: of too much output the end of the log is there.
+    if not done.ok and done.end is not child.End.TOO_LARGE:
         return [_failed("log.txt", unit, done)]
-    entries = list(parse_entries(done.stdout))
+    entries = list(parse_entries(done.stdout))[::-1]
     if not entries:
         error = f"the journal has nothing of {unit} within 24 h: check the unit's name, and that this user may read it"
         return [Taken(name="log.txt", status=Status.ABSENT, error=error)]
-    is_cut = len(entries) >= LINES
+    is_cut = len(entries) >= LINES or done.truncated
     content = scrub(b"".join(entry.message + b"\n" for entry in entries))
     taken = [Taken(name="log.txt", content=content, truncated=is_cut, covers_since=entries[0].at)]
     if is_cut:
@@ -72,12 +74,12 @@ async def _earlier(
     unit: str, base: tuple[str, ...], as_json: tuple[str, ...], until: datetime, context: Context
 ) -> Taken:
     pattern = "|".join(re.escape(marker) for marker in MARKERS)
-    limits = ("--until", f"@{until.timestamp():.6f}", "-n", str(EARLIER_LINES))
+    limits = ("--until", f"@{until.timestamp() - 1e-6:.6f}", "-n", str(EARLIER_LINES))
     done = await _run((*base, *limits, "--case-sensitive=yes", "--grep", pattern, *as_json), context)
     # journalctl says 1 when no entry matches.
     if done.end is not child.End.EXITED or done.code not in (0, 1):
         return _failed("log.earlier.txt", unit, done)
-    content = b"".join(entry.message + b"\n" for entry in parse_entries(done.stdout))
+    content = b"".join(entry.message + b"\n" for entry in [*parse_entries(done.stdout)][::-1])
     return Taken(name="log.earlier.txt", content=scrub(content), truncated=True)
 
 

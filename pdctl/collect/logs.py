@@ -30,6 +30,7 @@ TAIL_BYTES = 4 << 20
 FLEET_TAIL_BYTES = 256 << 10
 EARLIER_BYTES = 1 << 20
 GREP_S = 10.0
+ROTATIONS = 3
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -53,8 +54,7 @@ async def take(target: Target, context: Context) -> list[Taken]:
 
 async def take_files(paths: Sequence[Path], context: Context, tail_bytes: int = TAIL_BYTES) -> list[Taken]:
     """Read the end of a log and of its rotated files (oldest first), and search what lies before."""
-    before, tail = split(paths, tail_bytes)
-    content = b"".join(_read(piece) for piece in tail)
+    before, content = _read_end(paths, tail_bytes)
     is_cut = bool(before)
     if is_cut:
         # The cut falls somewhere in a line: half a line would be read as another one.
@@ -84,6 +84,30 @@ def split(paths: Sequence[Path], tail_bytes: int) -> tuple[list[Piece], list[Pie
     return before, tail
 
 
+def _read_end(paths: Sequence[Path], tail_bytes: int) -> tuple[list[Piece], bytes]:
+    """Return what lies before the tail, and the tail's content; read anew where a rotation fell in between."""
+    for _ in range(ROTATIONS):
+        states = [_state(path) for path in paths]
+        before, tail = split(paths, tail_bytes)
+        content = b"".join(_read(piece) for piece in tail)
+        if all(_is_older(old, _state(path)) for old, path in zip(states, paths, strict=True)):
+            break
+    return before, content
+
+
+def _state(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_ino, found.st_size
+
+
+def _is_older(before: tuple[int, int], after: tuple[int, int]) -> bool:
+    """Return whether the file is the same and has at most grown."""
+    return before[0] == after[0] and before[1] <= after[1]
+
+
 def _read(piece: Piece) -> bytes:
     try:
         with piece.path.open("rb") as file:
@@ -105,17 +129,16 @@ async def _search(pieces: Sequence[Piece], context: Context) -> Taken:
     found: list[bytes] = []
     problem: child.Child | None = None
     for piece in pieces:
-        # `head` stops where log.txt begins. The status is that of grep, which says 1 for "no such line".
-        script = 'bytes=$1 file=$2; shift 2; head -c "$bytes" "$file" | grep -a -F "$@"'
         done = await child.run(
-            ["sh", "-c", script, "sh", str(piece.end), str(piece.path), *words],
+            ["grep", "-a", "-b", "-F", *words, str(piece.path)],
             deadline_s=context.deadline.at_most(GREP_S),
             most_bytes=EARLIER_BYTES,
             keep=child.Keep.TAIL,
             # In the C locale grep compares bytes; in UTF-8 it is ten times slower.
             env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
         )
-        found.append(done.stdout)
+        found.append(_lines_before(piece.end, done.stdout))
+        # grep says 1 where no line matches.
         if done.end is not child.End.EXITED or done.code not in (0, 1):
             problem = done
     content = scrub(_whole_lines(b"".join(found)))
@@ -123,6 +146,17 @@ async def _search(pieces: Sequence[Piece], context: Context) -> Taken:
         return Taken(name=EARLIER, content=content, truncated=True)
     status = Status.TIMEOUT if problem.end is child.End.TIMEOUT else Status.FAILED
     return Taken(name=EARLIER, content=content or None, status=status, error=problem.describe(), truncated=True)
+
+
+def _lines_before(end: int, numbered: bytes) -> bytes:
+    """Return the lines that begin before an offset; grep has put each line's own before it: `OFFSET:line`."""
+    kept: list[bytes] = []
+    for line in numbered.split(b"\n"):
+        offset, _, text = line.partition(b":")
+        # The first may be half a line, where the beginning of much output was dropped.
+        if offset.isdigit() and int(offset) < end:
+            kept.append(text + b"\n")
+    return b"".join(kept)
 
 
 def _whole_lines(content: bytes) -> bytes:

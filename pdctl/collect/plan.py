@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
 
-from pdctl.collect import gets, gpu, kernel, logs, metrics, processes, source, stacks
+from pdctl.collect import gets, gpu, history, kernel, logs, metrics, processes, source, stacks
 from pdctl.collect.context import Context
 from pdctl.collect.host_facts import HostFacts
 from pdctl.collect.host_processes import Table
@@ -43,7 +43,12 @@ def in_between(target: Target, context: Context, host: HostFacts) -> list[Job]:
         pids = [row.pid for row in host.table.tree(target.pid)]
         return [host.kernel, gpu.taken(host.gpus, pids, host.kernel.content or b"")]
 
+    prometheus = context.prometheus
+    asked = (
+        [Job(target, (history.NAME,), 10.0, lambda: history.take(target, context, prometheus))] if prometheus else []
+    )
     return [
+        *asked,
         Job(target, logs.FILES[:1], 25.0, lambda: logs.take(target, context)),
         Job(target, (source.NAME,), 6.0, lambda: source.take(target, context, host)),
         Job(target, (kernel.NAME, gpu.NAME), 6.0, host_files),

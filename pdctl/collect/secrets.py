@@ -18,7 +18,8 @@ _ASSIGNED = re.compile(
 )
 _BEARER = re.compile(rb"(\b(?:Bearer|Basic)\s+)[A-Za-z0-9._~+/=-]{6,}", re.I)
 _IN_URL = re.compile(rb"(\b[a-z][a-z0-9+.-]*://)[^\s/@:]*:[^\s/@]+@", re.I)
-_WORDS = (b"key", b"token", b"secret", b"passw", b"credential", b"bearer", b"basic", b"://")
+# What a line with a secret has in it; the expressions above are tried on such lines only.
+_WORDS = (b"key", b"_token", b"-token", b"secret", b"passw", b"credential", b"bearer", b"basic ", b"://")
 
 ENVIRONMENT = re.compile(
     r"(?:NCCL|UCX|NIXL|SGLANG|SGL|VLLM|DYN|MOONCAKE|MC|CUDA|OMP|TORCH|TRTLLM|PDCTL|PDENGINE|MLX5|GLOO)_\w+"
@@ -32,8 +33,17 @@ def scrub(data: bytes) -> bytes:
     lower = data.lower()
     if not any(word in lower for word in _WORDS):
         return data
-    data = _ASSIGNED.sub(rb'\1"***"', data)
-    return _IN_URL.sub(rb"\1***@", _BEARER.sub(rb"\1***", data))
+    return b"\n".join(_scrub_line(line) if _is_suspect(line) else line for line in data.split(b"\n"))
+
+
+def _is_suspect(line: bytes) -> bool:
+    lower = line.lower()
+    return any(word in lower for word in _WORDS)
+
+
+def _scrub_line(line: bytes) -> bytes:
+    line = _ASSIGNED.sub(rb'\1"***"', line)
+    return _IN_URL.sub(rb"\1***@", _BEARER.sub(rb"\1***", line))
 
 
 def scrub_argv(argv: Sequence[str]) -> list[str]:

@@ -32,6 +32,7 @@ INSTANCES_AT_ONCE = 96
 """Each asks all its endpoints at once; a hung one holds its place for one timeout."""
 FINISH_S = 0.5
 """Kept of the deadline for writing what is known."""
+GRACE_S = 0.25
 DUMP_GAP_S = 1.0
 """Between two dumps of a stall that is suspected after the samples were taken."""
 OUT_OF_TIME = "the time for the whole collection was over before its turn: allow more with --timeout"
@@ -47,14 +48,16 @@ def collect(
     timeout_s: float = 15.0,
     out: Path,
     progress: Progress = lambda line: None,
+    prometheus: str | None = None,
 ) -> CollectionSummary:
     """Fill the incident directory `out`; it is complete within `timeout_s`, and says what could not be had.
 
     Tier 0 harms nothing; 1 adds two py-spy dumps of every rank that do not stop it; 2 adds native dumps, for which
-    each process stands still (about 0.2 s). Raises UsageError for a tier or times that cannot be, PdctlError where
-    `out` cannot be made.
+    each process stands still (some tenths of a second). Raises UsageError for a tier or times that cannot be,
+    PdctlError where `out` cannot be made.
     """
-    return Collector(deployment, out, progress).take(tier=tier, interval_s=interval_s, timeout_s=timeout_s)
+    collector = Collector(deployment, out, progress, prometheus=prometheus)
+    return collector.take(tier=tier, interval_s=interval_s, timeout_s=timeout_s)
 
 
 class Collector:
@@ -66,12 +69,14 @@ class Collector:
         out: Path,
         progress: Progress = lambda line: None,
         folder: StateFolder | None = None,
+        prometheus: str | None = None,
     ) -> None:
-        """Make the directory. Raises PdctlError."""
+        """Make the directory. `prometheus` is the URL of one that keeps the engines' history. Raises PdctlError."""
         self._deployment = deployment
         self._directory = IncidentDirectory(out, deployment)
         self._folder = folder or StateFolder(state_root(), deployment.name)
         self._progress = progress
+        self._prometheus = prometheus
         self._prev_at: datetime | None = None
         self._host: HostFacts | None = None
 
@@ -101,6 +106,7 @@ class Collector:
                 deadline=Deadline(timeout_s - FINISH_S),
                 is_fleet=is_fleet,
                 get_timeout_s=FLEET_GET_S if is_fleet else GET_S,
+                prometheus=self._prometheus,
             )
             run = _Run(context, self._directory)
             try:
@@ -156,7 +162,7 @@ class Collector:
         if tier >= 2:
             # One instance after the other: never all ranks of both roles at a standstill.
             for target in suspects:
-                self._progress(f"{target.name}: native stacks; each of its processes stands still for about 0.2 s")
+                self._progress(f"{target.name}: native stacks; its processes stand still for some tenths of a second")
                 await run.do(plan.dumps(target, run.context, plan.NATIVE, Mode.NATIVE))
 
     def _targets(self, table: host_processes.Table) -> tuple[Target, ...]:
@@ -212,7 +218,8 @@ class _Run:
     async def _job(self, job: Job) -> None:
         limit_s = self.deadline.at_most(job.limit_s)
         if limit_s > 0:
-            taken = await guarded(job.target, job.files, limit_s, job.run)
+            # The collector ends by itself first, and then keeps what it has.
+            taken = await guarded(job.target, job.files, limit_s + GRACE_S, job.run)
         else:
             taken = [Taken(name=name, status=Status.TIMEOUT, error=OUT_OF_TIME, at=records.now()) for name in job.files]
         self._directory.add(job.target.name, taken)

@@ -86,7 +86,8 @@ async def take(target: Target, context: Context, host: HostFacts) -> list[Taken]
     root = host.table.of(target.pid) if target.pid is not None else None
     if root is None:
         return [_without_process(target)]
-    flags = scrub_argv(root.cmdline)
+    # A process that renamed itself has lost its arguments; its shim has them on record.
+    flags = scrub_argv(target.record.argv if target.record is not None else root.cmdline)
     told = await _told_version(target, context)
     found = host.sources.found.get(root.pid)
     if found is None:

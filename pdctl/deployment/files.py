@@ -135,7 +135,7 @@ def _line(text: str, block: int | None, key: str | None) -> int:
             current += 1
             fallback = number if current == block else fallback
         inside = current == (block if block is not None else -1)
-        if inside and key and re.match(rf"""\s*["']?{re.escape(key)}["']?\s*[=.]""", line):
+        if inside and key and re.match(rf"""\s*\[{{0,2}}\s*["']?{re.escape(key)}["']?\s*[=.\]]""", line):
             return number
     return fallback
 

@@ -20,14 +20,16 @@ QUIET = {
 }
 # Reacts to an engine's death and return within 2 s, and never locks out a healthy engine: defaults poll
 # every 60 s, and open a circuit for 60 s after ten refusals. Engines own all deadlines; smg's would cut
-# long streams.
+# long streams. A body that the engines refuse as too large would come back as 500: smg itself can say 413.
+# At the end of its grace smg cuts streams without an error event: as long as the engines' drain, below STOP_DEADLINE_S.
 SMG_OPTIONS = (
     "--health-check-interval-secs 1 --health-check-timeout-secs 1 --health-failure-threshold 2 "
     "--health-success-threshold 1 --worker-startup-check-interval 1 "
     "--worker-startup-timeout-secs 31536000 --disable-retries --disable-circuit-breaker "
     "--disable-worker-overload-protection --worker-wedge-secs 600 --worker-warmup-secs 0 "
     "--pd-admission-wait-secs 0 --disable-tokenizer-autoload --disable-load-monitoring "
-    "--request-timeout-secs 3600 --shutdown-grace-period-secs 5 --sse-keepalive-secs 5"
+    "--request-timeout-secs 3600 --shutdown-grace-period-secs 30 --sse-keepalive-secs 5 "
+    "--max-payload-size 16777216"
 )
 MOST_ENGINES = 32
 

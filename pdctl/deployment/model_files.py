@@ -72,12 +72,17 @@ def resolve(
     if model in known:
         return ModelFile(_cached(known[model], progress, on_wait, cache or cache_folder()), model)
     path = Path(model).expanduser()
-    if not path.exists():
+    if not model or not path.exists():
         raise UsageError(
             f"there is no model {model!r}: neither a file or folder, nor one of {', '.join(known)}",
             "name a GGUF file, or a folder with config.json and *.safetensors",
         )
     path = path.resolve()
+    if (path.is_dir() and not (path / "config.json").is_file()) or not (path.is_dir() or path.is_file()):
+        raise UsageError(
+            f"{path} is no model: {'it has no config.json' if path.is_dir() else 'it is no regular file'}",
+            "name a GGUF file, or a folder with config.json and *.safetensors",
+        )
     return ModelFile(path, path.name if path.is_dir() else path.stem)
 
 

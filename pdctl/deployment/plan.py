@@ -53,7 +53,7 @@ def plan(request: Request, resolve: Callable[[str], ModelFile]) -> Deployment:
         deployment = files.load(file)
         if not layout.needs_model(deployment):
             return deployment
-        model = resolve(request.model or deployment.model)
+        model = resolve(deployment.model if request.model is None else request.model)
         return layout.with_starts(deployment, model=str(model.path), cores=cores)
     base = request.port_base
     ports = layout.Ports.from_base(base) if base is not None else layout.Ports()
@@ -64,7 +64,7 @@ def plan(request: Request, resolve: Callable[[str], ModelFile]) -> Deployment:
     counts = layout.Counts(
         1 if request.prefill is None else request.prefill, 1 if request.decode is None else request.decode
     )
-    model = resolve(request.model or model_files.DEFAULT)
+    model = resolve(model_files.DEFAULT if request.model is None else request.model)
     return layout.default_deployment(
         name=name,
         model=str(model.path),

@@ -69,15 +69,17 @@ def _holder(port: int) -> str:
     import psutil
 
     try:
-        connections = psutil.net_connections(kind="tcp")
+        connections = [c for c in psutil.net_connections(kind="tcp") if c.laddr and c.laddr.port == port]
     except psutil.Error:
         connections = []
     for connection in connections:
-        if connection.laddr and connection.laddr.port == port and connection.pid:
+        if connection.pid:
             try:
                 words = psutil.Process(connection.pid).cmdline()
             except psutil.Error:
                 words = []
             command = " ".join(words)[:100] or "unknown command"
             return f"pid {connection.pid}: {command}"
+    if any(connection.status == psutil.CONN_TIME_WAIT for connection in connections):
+        return "a closed connection, for at most a minute (clients take ports of this range: choose lower ones)"
     return "a process of another user"

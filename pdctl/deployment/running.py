@@ -12,13 +12,16 @@ import msgspec
 from pdctl.collect import host_processes
 from pdctl.collect.host_processes import ProcessRow, Table
 from pdctl.deployment import files
+from pdctl.deployment.grouping import connected
 from pdctl.deployment.model import Deployment, Instance, Role
-from pdctl.deployment.state import StateFolder
+from pdctl.deployment.state import StateFolder, chosen
 from pdctl.dialects.command_flags import Flags, command_line_of
 from pdctl.dialects.command_lines import CommandLine
-from pdctl.errors import CannotTell
+from pdctl.errors import CannotTell, UsageError
+from pdctl.managers import shim
 
 SURVEY_S = 5.0
+UNTIED = "untied"
 ANY_ADDRESS = ("", "0.0.0.0", "::", "*", "localhost")
 # What starts other programs and lends them its unit.
 HOSTS_OF_OTHERS = ("cron", "sshd", "atd", "containerd", "dockerd", "kubelet", "tmux", "screen")
@@ -44,20 +47,49 @@ class _Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def running(*, deadline_s: float = SURVEY_S) -> Running:
-    """Look at every process of this host. Raises CannotTell where none is an engine or router."""
-    return find(host_processes.read_now(deadline_s=deadline_s))
+    """Look at every process of this host. Raises as `find` does."""
+    return find(_with_recorded_arguments(host_processes.read_now(deadline_s=deadline_s)))
+
+
+def chosen_or_running(name: str | None, file: Path | None, root: Path) -> Running:
+    """Return the deployment a command is about; with nothing named and nothing known, what runs on this host.
+
+    Raises UsageError for a name or file that is wrong, CannotTell where there is nothing at all.
+    """
+    try:
+        deployment = chosen(name, file, root)
+    except CannotTell:
+        if name is not None or file is not None:
+            raise
+        return running()
+    return Running(deployment=deployment, taken=(), untold=(), folder=StateFolder(root, deployment.name))
 
 
 def find(table: Table) -> Running:
-    """Return the deployment that these processes make. Raises CannotTell where there is none."""
-    seen = list(_each(table))
+    """Return the deployment that these processes make.
+
+    Raises CannotTell where there is none, UsageError where there are several that have nothing to do with each other.
+    """
+    seen = _with_roles_of_routers(list(_each(table)))
     if not seen:
         why = f" ({table.problem})" if table.problem else ""
         raise CannotTell(
             f"no engine or router runs on this host, as far as this user can see{why}",
             "name their URLs, or a deployment file with --file; as root, the processes of all users are seen",
         )
-    seen = _with_roles_of_routers(seen)
+    groups = connected(seen, [_links(item) for item in seen])
+    if len(groups) > 1:
+        texts = ("; ".join(_taken(item.instance, item) for item in group) for group in groups)
+        raise UsageError(
+            "\n  ".join(
+                (f"{len(groups)} deployments run on this host, and have nothing to do with each other:", *texts)
+            ),
+            "name one: --name for what `pdctl up` started, else --file, or its URLs",
+        )
+    return _running(seen)
+
+
+def _running(seen: Sequence[_Seen]) -> Running:
     specs = {item.spec.parents[1] for item in seen if item.spec is not None}
     state = specs.pop() if len(specs) == 1 else None
     named = _named(seen)
@@ -71,6 +103,39 @@ def find(table: Table) -> Running:
         untold=tuple(f"{i.name}: {note}" for i, item in zip(named, seen, strict=True) for note in item.notes),
         folder=StateFolder(state.parent, state.name) if state else None,
     )
+
+
+def _links(item: _Seen) -> set[str]:
+    """Return what ties a process to others: its state folder, the addresses that it has and those it was told.
+
+    Most engines are told of no peer; all that are tied to nothing may belong together.
+    """
+    argv = item.row.cmdline
+    flags = Flags(argv)
+    links = {f"state {item.spec.parents[1]}"} if item.spec else set()
+    if item.line.is_router:
+        links |= {url for flag in ("--prefill", "--decode", "--worker-urls") for url in _values(argv, flag)}
+        # A router that shows no arguments may belong to any of them.
+        return links or {UNTIED}
+    links.add(item.instance.url)
+    if item.line.dialect == "pdctl":
+        peers = flags.text(("--peers",)) or ""
+        links |= {f"registry {peer.rpartition(':')[2]}" for peer in peers.split(",") if peer}
+        links |= {f"registry {item.instance.bootstrap_port}"} if item.instance.bootstrap_port else set()
+        return links
+    return links | {UNTIED}
+
+
+def _with_recorded_arguments(table: Table) -> Table:
+    """Give back to processes that renamed themselves (smg) the command line that their shim has on record."""
+    by_pid = {row.pid: row for row in table.processes}
+
+    def told(row: ProcessRow) -> ProcessRow:
+        spec = _shim_spec(by_pid.get(row.ppid)) if len(row.cmdline) == 1 else None
+        record = shim.observe(shim.Paths(spec.with_suffix(".json"), spec)).record if spec else None
+        return msgspec.structs.replace(row, cmdline=record.argv) if record and record.pid == row.pid else row
+
+    return msgspec.structs.replace(table, processes=tuple(told(row) for row in table.processes))
 
 
 def _each(table: Table) -> Iterator[_Seen]:
@@ -97,7 +162,7 @@ def _seen(row: ProcessRow, line: CommandLine, table: Table, parent: ProcessRow |
         notes.append("its role is not in its command line; taken as unified")
     port = flags.number(line.port_flags) or line.default_ports.get(role or "", line.default_ports.get(""))
     if listening and port not in listening and not flags.number(line.port_flags):
-        port = min(listening)
+        port = min(set(listening) - {line.default_metrics_port} or listening)
         notes.append("its HTTP port is not in its command line; the lowest that it listens on was taken")
     if port not in listening:
         notes.append(f"nothing of it listens on port {port}: not up yet, hung in its start, or in another network")

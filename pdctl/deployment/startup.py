@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pdctl.deployment import layout, preflight, readiness, shutdown
@@ -24,6 +24,7 @@ def bring_up(
     folder: StateFolder,
     deployment: Deployment,
     progress: Progress,
+    tell: Callable[[str], None],
     *,
     timeout_s: float,
     is_waiting: bool = True,
@@ -31,6 +32,7 @@ def bring_up(
 ) -> tuple[Instance, ...]:
     """Start what does not run yet and, unless told otherwise, wait until every instance is well.
 
+    `progress` hears of each instance, `tell` of what is undone.
     The caller holds the folder's lock. Returns what this call started; on any failure, Ctrl-C
     included, those are stopped again. Raises PdctlError, NotProven (an instance died or was not well in
     time), Refused (something runs with other settings).
@@ -50,7 +52,7 @@ def bring_up(
             progress(Event(instance.name, Phase.ALREADY, f"pid {seen[instance.name].pid}", 0.0))
     started: list[Instance] = []
     logs_began_at = {instance.name: _size(folder.paths(instance.name).log) for instance in missing}
-    with undone_on(BaseException, folder, started):
+    with undone_on(BaseException, folder, started, tell):
         for instance in missing:
             started.append(instance)
             pid = _start(folder, instance, restart)
@@ -61,13 +63,20 @@ def bring_up(
 
 
 @contextmanager
-def undone_on(kind: type[BaseException], folder: StateFolder, started: Sequence[Instance]) -> Iterator[None]:
-    """Stop what was started if the block is left by an exception of that kind."""
+def undone_on(
+    kind: type[BaseException], folder: StateFolder, started: Sequence[Instance], tell: Callable[[str], None]
+) -> Iterator[None]:
+    """Stop what was started if the block is left by an exception of that kind; `tell` names it."""
     try:
         yield
     except kind:
+        if not started:
+            raise
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not leave half of it
+        names = ", ".join(instance.name for instance in started)
         try:
+            with suppress(OSError):  # the terminal may be what is gone
+                tell(f"stopping what this call started, so that nothing half started stays: {names}")
             shutdown.take_down(folder, started, deadline_s=INTERRUPT_STOP_S)
         finally:
             signal.signal(signal.SIGINT, before)

@@ -18,18 +18,10 @@ from pdctl.diagnose.hidden import (
     queue_floor,
     usage_climbs,
 )
+from pdctl.diagnose.instance_symptoms import instance_symptoms, probe_symptoms
 from pdctl.diagnose.limits import LIMITS
-from pdctl.diagnose.symptoms import (
-    Observed,
-    Symptom,
-    Unit,
-    instance_symptoms,
-    is_busy,
-    probe_symptoms,
-    progress,
-    stall_of,
-    units_of,
-)
+from pdctl.diagnose.ranks import handle_wait
+from pdctl.diagnose.symptoms import Observed, Symptom, Unit, is_busy, progress, stall_of, units_of
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Counter, Gauge
 from pdctl.evidence.model import Evidence
@@ -113,11 +105,7 @@ class Case:
             return found
         for role, dialect in sorted({(view.role, view.raw.dialect) for view in self.engines}):
             views = tuple(view for view in self.of(role) if view.raw.dialect == dialect)
-            idle = [
-                view
-                for view in views
-                if is_idle(view) and view.is_alive and not progress(view, Gauge.HTTP_ACTIVE)
-            ]
+            idle = [view for view in views if is_idle(view) and view.is_alive and not progress(view, Gauge.HTTP_ACTIVE)]
             queued = [
                 unit
                 for unit in self.units
@@ -136,6 +124,10 @@ class Case:
                 kept = f"never fell below {floor[0]:g} in {floor[1]:.0f} min, while others passed"
                 text = f"{gauge.value} of {view.name} {kept}"
                 found.append(Observed(Symptom.STUCK_SUBSET, view.name, gauge.value, text, floor[0]))
+        standing = self._standing_executors(view)
+        if standing:
+            text = f"{standing} executors of {view.name} wait for a transfer in both dumps, without a step"
+            found.append(Observed(Symptom.STALLED, view.name, "executor", text, standing))
         level = level_in_metrics(view)
         if level is not None and not found:
             text = f"transfer of {view.name} stays at {level:g} though little runs: some may not move"
@@ -150,11 +142,20 @@ class Case:
             found.append(Observed(Symptom.BYPASSED, view.name, "kv", f"{view.name} computes prompts itself"))
         if view.is_router and self.orphans(view):
             found.append(
-                Observed(
-                    Symptom.ORPHANED, view.name, "requests", f"{view.name} waits for requests nobody has"
-                )
+                Observed(Symptom.ORPHANED, view.name, "requests", f"{view.name} waits for requests nobody has")
             )
         return found
+
+    def _standing_executors(self, view: InstanceView) -> int:
+        """Return how many processes wait for a transfer in both dumps while nothing is printed."""
+        silence = view.age_s(view.last_step.at if view.last_step else None)
+        if silence is None or silence < LIMITS.silence_s:
+            return 0
+        waiting = [
+            {process.pid for process in dump if process.main is not None and handle_wait(process.main)}
+            for dump in (view.raw.stacks, view.raw.stacks_prev)
+        ]
+        return len(waiting[0] & waiting[1])
 
     def orphans(self, router: InstanceView) -> tuple[float, float] | None:
         """Return (in flight at the router, held by workers) when most of them are nowhere."""
@@ -188,9 +189,7 @@ class Case:
 
     def symptom_of(self, view: InstanceView, *kinds: Symptom) -> Observed | None:
         """Return a symptom of one instance."""
-        return next(
-            (item for item in self.symptoms if item.instance == view.name and item.symptom in kinds), None
-        )
+        return next((item for item in self.symptoms if item.instance == view.name and item.symptom in kinds), None)
 
     @cached_property
     def is_moving(self) -> bool | None:
@@ -215,11 +214,7 @@ class Case:
     def is_idle_or_still(self) -> bool:
         """Whether every engine of the last stage is known to do nothing, and no other loads, compiles or steps."""
         last = self.decodes or self.engines
-        return (
-            bool(last)
-            and all(is_busy(view) is False for view in last)
-            and not any(map(is_busy, self.engines))
-        )
+        return bool(last) and all(is_busy(view) is False for view in last) and not any(map(is_busy, self.engines))
 
     def stepped_during(self, probe: Probe) -> bool:
         """Return whether the last stage printed steps while a probe waited for its answer."""

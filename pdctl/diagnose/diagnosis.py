@@ -64,9 +64,7 @@ def diagnose(evidence: Evidence, deployment: str = "", analyzers: tuple[Analyzer
         affected=_affected(case, explanation),
         since=since,
         symptoms=tuple(
-            SymptomRow(
-                symptom=item.symptom, instance=item.instance, unit=item.unit, text=item.text, value=item.value
-            )
+            SymptomRow(symptom=item.symptom, instance=item.instance, unit=item.unit, text=item.text, value=item.value)
             for item in case.symptoms
         ),
         causes=causes,
@@ -96,9 +94,7 @@ def _cause(case: Case, item: Judgement, causal_role: str, status: Status, deploy
     view = case.view(item.instance)
     told = [row for row in item.observations if row.answer.is_true or row.answer.is_false]
     told.sort(key=lambda row: (not row.answer.is_true, row.weight is not Weight.PROVES))
-    first = next(
-        (row.answer.text for row in told if row.answer.is_true and row.weight is not Weight.REQUIRES), ""
-    )
+    first = next((row.answer.text for row in told if row.answer.is_true and row.weight is not Weight.REQUIRES), "")
     identity = f"{deployment}|{item.code.code}|{item.instance}"
     return Cause(
         code=item.code.code,
@@ -125,9 +121,7 @@ def _row(item: Observation) -> ObservationRow:
 def _answer_row(answer: Answer, weight: str) -> ObservationRow:
     place = answer.place
     source = SourceRef(file=place.file, line=place.line, pointer=place.pointer) if place else SourceRef()
-    return ObservationRow(
-        text=answer.text, weight=weight, source=source, value=answer.value, unit=answer.unit
-    )
+    return ObservationRow(text=answer.text, weight=weight, source=source, value=answer.value, unit=answer.unit)
 
 
 def _ruled_out(item: Judgement) -> RuledOut:
@@ -142,24 +136,18 @@ def _ruled_out(item: Judgement) -> RuledOut:
 
 
 def _undecided(item: Undecided) -> UndecidedRow:
-    return UndecidedRow(
-        codes=item.codes, separate_by=Separator(text=item.check, command="pdctl diagnose --native")
-    )
+    return UndecidedRow(codes=item.codes, separate_by=Separator(text=item.check, command="pdctl diagnose --native"))
 
 
 def _missing(item: Judgement) -> str:
     if not item.observations:
         return "there is no instance it could be about"
-    return next(
-        (row.answer.text for row in item.observations if not row.answer.is_true), "nothing speaks for it"
-    )
+    return next((row.answer.text for row in item.observations if not row.answer.is_true), "nothing speaks for it")
 
 
 def _impact(case: Case, verdict: Verdict) -> Impact:
     pairs = tuple(
-        PairState(
-            prefill=prefill.name, decode=decode.name, state=_pair_state(case, prefill.name, decode.name)
-        )
+        PairState(prefill=prefill.name, decode=decode.name, state=_pair_state(case, prefill.name, decode.name))
         for decode in case.decodes
         for prefill in case.peers(decode)
     )
@@ -190,14 +178,8 @@ def _affected(case: Case, explanation: Explanation) -> tuple[str, ...]:
 
 def _since(case: Case) -> datetime | None:
     """Return when work stopped: the last step of an instance that stands; None when that is not known."""
-    standing = {
-        item.instance for item in case.symptoms if item.symptom in (Symptom.STALLED, Symptom.SUSPECTED)
-    }
-    ends = [
-        view.last_step.at
-        for view in case.views
-        if view.name in standing and view.last_step and view.last_step.at
-    ]
+    standing = {item.instance for item in case.symptoms if item.symptom in (Symptom.STALLED, Symptom.SUSPECTED)}
+    ends = [view.last_step.at for view in case.views if view.name in standing and view.last_step and view.last_step.at]
     return max(ends, default=None)
 
 

@@ -81,9 +81,7 @@ def _mutual(item: Judgement, firm: list[Judgement]) -> frozenset[str]:
     """Return the code of a cause that leads to one of its own causes: neither is only an effect."""
     after = reachable(item.code.code)
     loops = any(
-        other.code.code in after and item.code.code in reachable(other.code.code)
-        for other in firm
-        if other is not item
+        other.code.code in after and item.code.code in reachable(other.code.code) for other in firm if other is not item
     )
     return frozenset({item.code.code}) if loops else frozenset()
 
@@ -101,17 +99,9 @@ def _rivals(case: Case, item: Judgement, chosen: list[Judgement]) -> bool:
     for other in chosen:
         is_as_firm = item.status is other.status
         shares = _covered(case, item) & _covered(case, other)
-        is_linked = item.code.code in reachable(other.code.code) or other.code.code in reachable(
-            item.code.code
-        )
+        is_linked = item.code.code in reachable(other.code.code) or other.code.code in reachable(item.code.code)
         is_elsewhere = not set(item.affected) & set(other.affected) and _is_local(item) and _is_local(other)
-        if (
-            is_as_firm
-            and shares
-            and not is_linked
-            and not is_elsewhere
-            and item.code.label != other.code.label
-        ):
+        if is_as_firm and shares and not is_linked and not is_elsewhere and item.code.label != other.code.label:
             return True
     return False
 

@@ -53,10 +53,7 @@ def level_in_metrics(view: InstanceView) -> float | None:
     running, usage = view.gauge(Gauge.RUNNING), view.gauge(Gauge.KV_USAGE)
     if now is None or before is None or running is None or usage is None:
         return None
-    is_level = (
-        min(now.value, before.value) >= LIMITS.floor_count
-        and abs(now.value - before.value) <= 0.15 * now.value
-    )
+    is_level = min(now.value, before.value) >= LIMITS.floor_count and abs(now.value - before.value) <= 0.15 * now.value
     return now.value if is_level and running.value < now.value / 2 and usage.value < LIMITS.kv_full else None
 
 
@@ -107,11 +104,7 @@ def _mean(works: list[Work], gauge: Gauge) -> float:
 
 def host_memory(view: InstanceView) -> tuple[float, float] | None:
     """Return (MB, ratio to the smallest rank around) of an idle instance's fattest rank, when it is too much."""
-    ranks = [
-        item.rss_mb
-        for item in view.processes
-        if item.rss_mb and "scheduler" in item.label.lower() + item.name
-    ]
+    ranks = [item.rss_mb for item in view.processes if item.rss_mb and "scheduler" in item.label.lower() + item.name]
     if not ranks or is_idle(view) is not True:
         return None
     others = [item.rss_mb for item in view.processes if item.rss_mb and item.rss_mb not in ranks]

@@ -43,9 +43,7 @@ def steps_for(case: Case, judgement: Judgement) -> tuple[Step, ...]:
             text = f"take the host of {judgement.instance} out of service, then restart elsewhere"
             return (
                 keep,
-                Step(
-                    text=text, action=action, command=f"pdctl explain {judgement.code.code}", risk="restarts"
-                ),
+                Step(text=text, action=action, command=f"pdctl explain {judgement.code.code}", risk="restarts"),
                 prove,
             )
         case Action.FIX_CONFIG:
@@ -55,11 +53,7 @@ def steps_for(case: Case, judgement: Judgement) -> tuple[Step, ...]:
             ), prove
         case Action.SCALE:
             text = "add capacity or admit less; a restart makes it worse"
-            return (
-                Step(
-                    text=text, action=action, command=f"pdctl explain {judgement.code.code}", risk="read-only"
-                ),
-            )
+            return (Step(text=text, action=action, command=f"pdctl explain {judgement.code.code}", risk="read-only"),)
         case Action.WAIT:
             text = f"wait for {judgement.instance}; do not restart it"
             return (Step(text=text, action=action, command="pdctl status", risk="read-only"),)

@@ -33,6 +33,20 @@ _WAITS_FOR_INPUT = (
     "dequeue",
 )
 """Rank 0 reads its socket while the others wait for its broadcast: that is how a healthy engine idles."""
+_LOOPS = (
+    "event_loop_normal",
+    "event_loop_overlap",
+    "event_loop_normal_disagg_prefill",
+    "event_loop_overlap_disagg_prefill",
+    "event_loop_normal_disagg_decode",
+    "event_loop_overlap_disagg_decode",
+    "event_loop_pp_disagg_prefill",
+    "event_loop_pp_disagg_decode",
+    "worker_busy_loop",
+    "run_busy_loop",
+    "_executor_loop",
+    "_executor_loop_overlap",
+)
 _FORWARD = (
     "run_batch",
     "forward_batch_generation",
@@ -92,7 +106,6 @@ _LOCKS = (
     "lll_lock_wait",
     "sem_wait",
     "futex_wait_queue",
-    "_wait_for_tstate_lock",
 )
 _HANDLE_WAITS = (
     "wait_for_transfer",
@@ -172,10 +185,25 @@ def is_library(frame: Frame) -> bool:
     )
 
 
+def schedulers(stacks: tuple[ProcessStack, ...]) -> tuple[ProcessStack, ...]:
+    """Return the processes of a dump that are ranks: not the HTTP parent, not the detokenizer.
+
+    Known by their titles, else by an event loop on their main thread, else all when all are called the same.
+    """
+    for word in ("scheduler", "Worker", "mpi rank"):
+        named = tuple(process for process in stacks if word in process.title)
+        if named:
+            return named
+    looping = tuple(process for process in stacks if process.main is not None and process.main.has(*_LOOPS))
+    if looping:
+        return looping
+    return stacks if len({process.title for process in stacks}) <= 1 else ()
+
+
 def stand_of(stacks: tuple[ProcessStack, ...]) -> Stand | None:
     """Return how the schedulers of a dump stand; None with fewer than one of them."""
     rows: list[tuple[str, tuple[str, ...], Thread, Place]] = []
-    for index, process in enumerate(stacks):
+    for index, process in enumerate(schedulers(stacks)):
         thread = process.main
         if thread is None or not thread.frames:
             continue
@@ -187,8 +215,7 @@ def stand_of(stacks: tuple[ProcessStack, ...]) -> Stand | None:
     for row in rows:
         grouped.setdefault(row[1], []).append(row)
     groups = tuple(
-        RankStand(tuple(row[0] for row in same), path, same[0][2], same[0][3])
-        for path, same in grouped.items()
+        RankStand(tuple(row[0] for row in same), path, same[0][2], same[0][3]) for path, same in grouped.items()
     )
     return Stand(groups, _split([group.path for group in groups]))
 
@@ -196,11 +223,7 @@ def stand_of(stacks: tuple[ProcessStack, ...]) -> Stand | None:
 def rank_name(process: ProcessStack, index: int) -> str:
     """Return a short name: `TP3`, `DP5 TP5`, or the number in the dump."""
     tail = process.title.rpartition("_")
-    parts = [
-        part
-        for part in process.title.split("_")
-        if part[:2] in ("TP", "DP", "PP", "EP") and part[2:].isdigit()
-    ]
+    parts = [part for part in process.title.split("_") if part[:2] in ("TP", "DP", "PP", "EP") and part[2:].isdigit()]
     if parts:
         return " ".join(part for part in parts if not part.startswith("EP")) or parts[0]
     words = process.title.split()
@@ -219,6 +242,9 @@ def _split(paths: list[tuple[str, ...]]) -> Split:
     if all(not tail or any(name in tail for name in _WAITS_FOR_INPUT) for tail in rest):
         return Split.INPUT
     if any(name in common for name in _FORWARD):
+        return Split.FORWARD
+    if "worker_busy_loop" in common:
+        # vLLM's workers only do what they are told: who is still in a pass, and who already waits for the next.
         return Split.FORWARD
     return Split.CONTROL
 
@@ -257,7 +283,7 @@ def blocking_call(thread: Thread) -> str | None:
 
 def lock_wait(thread: Thread) -> str | None:
     """Return the lock a thread waits for, by the engine function that wants it."""
-    if any(frame.function in _LOCKS for frame in thread.frames[:4]) or "with lock" in str(thread.frames[:2]):
+    if any(frame.function in _LOCKS for frame in thread.frames[:4]):
         return next((frame.function for frame in thread.frames if not is_library(frame)), "a lock")
     return None
 

@@ -1,10 +1,17 @@
-"""Numbers with their place."""
+"""Numbers with their place: levels, totals and increases of one instance under canonical names."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
-from pdctl.evidence.records import Place
+from pdctl.dialects.signal_catalogue import LOADS, SERIES
+from pdctl.dialects.signals import Counter, Gauge, Series
+from pdctl.evidence.model import Evidence, InstanceEvidence
+from pdctl.evidence.records import Exposition, Place
+
+_SHARES = (Gauge.KV_USAGE, Gauge.MODEL_READY)
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -21,3 +28,73 @@ class Rise(msgspec.Struct, frozen=True):
 
     value: float
     place: Place
+
+
+class Readings:
+    """The numbers of one instance, translated by the signal tables."""
+
+    def __init__(self, raw: InstanceEvidence, evidence: Evidence) -> None:
+        self.raw = raw
+        self.name = raw.name
+        self.role = raw.role
+        self.now = evidence.captured_at
+        self.interval_s = evidence.interval_s
+        self.is_router = raw.role == "router"
+
+    def gauge(self, gauge: Gauge) -> Reading | None:
+        """Return a level: metrics first, else the load report."""
+        return self._level(gauge, self.raw.metrics) or self._load(gauge)
+
+    def gauge_before(self, gauge: Gauge) -> Reading | None:
+        """Return the level in the earlier sample."""
+        return self._level(gauge, self.raw.metrics_prev)
+
+    def _level(self, gauge: Gauge, scrape: Exposition | None) -> Reading | None:
+        for row, values in self._rows(gauge, scrape):
+            value = max(values) if gauge in _SHARES else sum(values)
+            place = Place(scrape.file if scrape else "", pointer=row.name)
+            return Reading(value, place, row.is_batch_written)
+        return None
+
+    def _load(self, gauge: Gauge) -> Reading | None:
+        for key, signal in LOADS.items():
+            if signal is gauge and key in self.raw.loads:
+                return Reading(self.raw.loads[key], Place(f"{self.name}/loads.json", pointer=key), False)
+        return None
+
+    def _rows(self, signal: Gauge | Counter, scrape: Exposition | None) -> Iterable[tuple[Series, list[float]]]:
+        if scrape is None:
+            return
+        for row in SERIES:
+            if row.signal is not signal or (row.role and row.role != self.role):
+                continue
+            values = [
+                sample.value
+                for sample in scrape.series.get(row.name, ())
+                if all(sample.labels.get(label) in wanted for label, wanted in row.where.items())
+            ]
+            if values or (row.where and row.name in scrape.series):
+                yield row, values or [0.0]
+
+    def total(self, counter: Counter) -> Reading | None:
+        """Return a counter's value."""
+        for row, values in self._rows(counter, self.raw.metrics):
+            return Reading(
+                sum(values), Place(self.raw.metrics.file if self.raw.metrics else "", pointer=row.name), False
+            )
+        return None
+
+    def rise(self, counter: Counter) -> Rise | None:
+        """Return by how much a counter grew between the samples; None when one is missing or the process is new."""
+        for row, values in self._rows(counter, self.raw.metrics):
+            before = next((old for name, old in self._rows(counter, self.raw.metrics_prev) if name == row), None)
+            file = self.raw.metrics.file if self.raw.metrics else ""
+            if before is None:
+                # A series that a scrape of the same process did not have yet began at zero.
+                if self.raw.metrics_prev is None or row.name in self.raw.metrics_prev.series:
+                    continue
+                before = [0.0]
+            grown = sum(values) - sum(before)
+            if grown >= 0:
+                return Rise(grown, Place(file, pointer=row.name))
+        return None

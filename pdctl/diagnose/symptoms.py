@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from enum import StrEnum
 
 import msgspec
 
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.view import InstanceView
-from pdctl.dialects.signals import Counter, Event, Gauge
-from pdctl.evidence.model import Evidence
+from pdctl.dialects.signals import Counter, Gauge
 from pdctl.evidence.records import Place
 
 
@@ -154,7 +152,7 @@ def is_busy(view: InstanceView) -> bool | None:
     """Return whether it works on something that takes long: loading, compiling, steps that advance."""
     if view.is_starting:
         return True
-    if view.is_router:
+    if view.is_router or any(item.state == "T" for item in view.processes):
         return False
     steps = view.rise(Counter.STEPS)
     if steps is not None:
@@ -191,127 +189,3 @@ def stall_of(unit: Unit) -> Observed | None:
     span = f" for {unit.span_s:.0f} s" if unit.span_s else ""
     text = f"{unit.outstanding:g} in {unit.gauge.value} of {unit.view.name}, none of them done{span}"
     return Observed(kind, unit.view.name, unit.gauge.value, text, unit.outstanding, unit.place)
-
-
-def instance_symptoms(view: InstanceView) -> list[Observed]:
-    """Return what is wrong with one instance as such."""
-    found: list[Observed] = []
-
-    def add(
-        kind: Symptom, unit: str, text: str, value: float | None = None, place: Place | None = None
-    ) -> None:
-        found.append(Observed(kind, view.name, unit, f"{view.name}: {text}", value, place))
-
-    if view.is_starting:
-        add(Symptom.STARTING, "process", "still loads or compiles")
-    elif view.is_alive is False:
-        add(Symptom.GONE, "process", "no process answers")
-    if any(item.state == "T" for item in view.processes):
-        add(Symptom.STOPPED, "process", "its processes are stopped (state T)")
-    elif view.is_hanging and view.is_alive is not True:
-        add(Symptom.STOPPED, "http", "accepts connections and does not answer")
-    age = view.age_of_process_s
-    is_fresh = view.restarts() > 0 and (age is None or age < 2 * LIMITS.startup_s)
-    if (
-        is_fresh
-        or view.ended is not None
-        or any(_died(item.exit_code, item.signal) for item in view.processes)
-    ):
-        add(
-            Symptom.CRASHED,
-            "process",
-            f"ended without being asked, {view.restarts()} restarts",
-            view.restarts(),
-        )
-    health = view.get("/health", "/health_generate", "/readiness")
-    if health is not None and health.status != 200 and view.is_alive is not False:
-        add(Symptom.UNHEALTHY, health.path, f"{health.path} says {health.status or health.error}")
-    found.extend(_failures(view))
-    damage = view.events(Event.CORRUPTION, Event.LATE_READ)
-    if damage and view.is_alive is not False:
-        add(Symptom.DAMAGE, "kv", damage[-1].text[:100], len(damage), damage[-1].place)
-    if view.events(Event.ROUTER_NO_WORKER, Event.ROUTER_UPSTREAM):
-        add(Symptom.REFUSED, "router", "turns requests away or cannot reach a worker")
-    if len(view.events(Event.CLIENT_GONE)) >= LIMITS.client_gone:
-        add(
-            Symptom.CLIENTS_LEFT,
-            "http",
-            f"{len(view.events(Event.CLIENT_GONE))} clients left before the answer",
-        )
-    return found
-
-
-def _died(exit_code: int | None, signal: int | None) -> bool:
-    return bool(exit_code) or signal is not None
-
-
-def _failures(view: InstanceView) -> list[Observed]:
-    failed = [
-        rise.value
-        for counter in (Counter.TRANSFERS_FAILED, Counter.BOOTSTRAPS_FAILED, Counter.REQUESTS_FAILED)
-        if (rise := view.rise(counter)) is not None
-    ]
-    done = view.rise(Counter.REQUESTS_DONE)
-    bad = max(failed, default=0.0)
-    if done is None or not failed:
-        return _logged_failures(view)
-    if bad <= 0:
-        return _logged_failures(view, fresh_s=LIMITS.onset_s)
-    total = bad + done.value
-    is_most = total >= LIMITS.failing_completions and bad / total >= LIMITS.failing_share
-    kind = Symptom.FAILING if is_most else Symptom.FAILURES
-    text = f"{view.name}: {bad:g} of {total:g} completions failed between the samples"
-    return [Observed(kind, view.name, "requests", text, bad)]
-
-
-_FAILURE_LINES = (Event.ROOM_FAILED, Event.TRANSFER_FAILED, Event.WRONG_PEER, Event.MISMATCH)
-
-
-def _logged_failures(view: InstanceView, fresh_s: float | None = None) -> list[Observed]:
-    """Judge by the log where no counter tells. With counters, fresh lines still tell: not every failure is counted."""
-    lines = [item for item in view.events(*_FAILURE_LINES) if _is_fresh(view, item.at)]
-    age = view.age_s(lines[-1].at) if lines else None
-    if fresh_s is not None and (age is None or age > fresh_s):
-        return []
-    answers = [item for item in view.events(Event.ACCESS) if item.group("method") == "POST"]
-    errors = [item for item in answers if item.group("status").startswith("5") and _is_fresh(view, item.at)]
-    count = max(len(lines), len(errors))
-    if count == 0:
-        return []
-    newest = answers[-2 * LIMITS.failing_completions :]
-    bad = sum(1 for item in newest if item.group("status").startswith("5"))
-    is_most = bad >= LIMITS.failing_completions and bad / len(newest) >= LIMITS.failing_share
-    kind = Symptom.FAILING if is_most else Symptom.FAILURES
-    text = f"{view.name}: {count} failures in its log"
-    return [Observed(kind, view.name, "requests", text, count, (lines or errors)[0].place)]
-
-
-def _is_fresh(view: InstanceView, at: datetime | None) -> bool:
-    """Return whether a failure still tells: it is young, or nothing was done since."""
-    age = view.age_s(at)
-    step = view.last_step
-    return (
-        age is None or age <= LIMITS.onset_s or step is None or step.at is None or at is None or step.at <= at
-    )
-
-
-def probe_symptoms(evidence: Evidence) -> list[Observed]:
-    """Return what the probes showed; a passed one shows nothing wrong."""
-    found: list[Observed] = []
-    for probe in evidence.probes:
-        unit = probe.via or "probe"
-        if probe.output == "garbled" and probe.status == 200:
-            found.append(
-                Observed(Symptom.WRONG_OUTPUT, "", unit, "the probe's answer was wrong, with status 200")
-            )
-        elif probe.timed_out:
-            seconds = (probe.took_ms or probe.timeout_ms or 0) / 1000
-            text = f"the probe through {unit} got no answer in {seconds:.0f} s"
-            found.append(Observed(Symptom.PROBE_TIMEOUT, "", unit, text, seconds))
-        elif probe.status is not None and probe.status != 200:
-            found.append(
-                Observed(Symptom.PROBE_FAILED, "", unit, f"the probe through {unit} got {probe.status}")
-            )
-        elif probe.error:
-            found.append(Observed(Symptom.PROBE_FAILED, "", unit, f"the probe through {unit}: {probe.error}"))
-    return found

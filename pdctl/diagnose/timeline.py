@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
+from pdctl.diagnose.bursts import aborted_rooms, burst
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.events import Occurrence
-from pdctl.diagnose.predicates import aborted_rooms, burst
 from pdctl.diagnose.report import Change, Moment, SourceRef
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event

@@ -35,14 +35,9 @@ def verdict_of(case: Case, explanation: Explanation) -> Verdict:
         return Verdict.FAILING
     if any(item.code.level is Level.ERROR for item in firm):
         return Verdict.DEGRADED
-    if any(
-        item.code.code.startswith("PD09") and item.code.level is not Level.INFO
-        for item in explanation.initiating
-    ):
+    if any(item.code.code.startswith("PD09") and item.code.level is not Level.INFO for item in explanation.initiating):
         return Verdict.NOT_A_WEDGE
-    is_troubled = case.has(
-        *_STALLS, Symptom.GONE, Symptom.STOPPED, Symptom.WRONG_OUTPUT, Symptom.PROBE_TIMEOUT
-    )
+    is_troubled = case.has(*_STALLS, Symptom.GONE, Symptom.STOPPED, Symptom.WRONG_OUTPUT, Symptom.PROBE_TIMEOUT)
     is_proven = case.last_probe is not None and case.last_probe.passed
     is_troubled = is_troubled or (case.has(Symptom.SUSPECTED) and not is_proven)
     if case.is_moving and not is_troubled:
@@ -54,7 +49,9 @@ def _is_wedged(case: Case, explanation: Explanation) -> bool:
     stalls = [
         item
         for item in case.symptoms
-        if item.symptom in _STALLS and not _is_explained_away(item, explanation)
+        if item.symptom in _STALLS
+        and not _is_explained_away(item, explanation)
+        and not _may_be_its_own_fault(item, explanation)
     ]
     if stalls:
         return True
@@ -69,9 +66,16 @@ def _is_wedged(case: Case, explanation: Explanation) -> bool:
 def _is_explained_away(observed: Observed, explanation: Explanation) -> bool:
     """Return whether a firm cause that is no wedge explains this stall."""
     return any(
-        not item.code.is_wedge and observed.symptom in item.analyzer.explains
-        for item in explanation.initiating
+        not item.code.is_wedge and observed.symptom in item.analyzer.explains for item in explanation.initiating
     ) and not any(item.code.is_wedge for item in explanation.initiating)
+
+
+def _may_be_its_own_fault(observed: Observed, explanation: Explanation) -> bool:
+    """Return whether one lone request waits that may fit nowhere: it tells nothing of other requests."""
+    may_be_unservable = any(
+        item.code.code == "PD0405" and item.instance == observed.instance for item in explanation.hypotheses
+    )
+    return observed.value == 1 and observed.unit == "waiting" and may_be_unservable
 
 
 def _is_all_explained_away(explanation: Explanation) -> bool:
@@ -81,14 +85,9 @@ def _is_all_explained_away(explanation: Explanation) -> bool:
 def _shows_a_stop(item: Judgement) -> bool:
     """Return whether stacks prove the cause: threads that stand, not lines that were printed."""
     is_stop = item.code.code in _STOPS
-    proof = any(
-        observation.weight is Weight.PROVES and observation.answer.is_true
-        for observation in item.observations
-    )
+    proof = any(observation.weight is Weight.PROVES and observation.answer.is_true for observation in item.observations)
     on_stacks = any(
-        observation.weight is Weight.PROVES
-        and observation.answer.is_true
-        and observation.answer.kind is Kind.STACKS
+        observation.weight is Weight.PROVES and observation.answer.is_true and observation.answer.kind is Kind.STACKS
         for observation in item.observations
     )
     return item.code.is_wedge and (on_stacks or (is_stop and proof))

@@ -2,102 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 from functools import cached_property
 
 from pdctl.diagnose.events import LogReader, Occurrence, Work
-from pdctl.diagnose.reading import Reading, Rise
-from pdctl.dialects.signal_catalogue import LOADS, SERIES
-from pdctl.dialects.signals import Counter, Event, Gauge, Series
-from pdctl.evidence.model import Evidence, InstanceEvidence
-from pdctl.evidence.records import Exposition, Get, Place, Process
+from pdctl.diagnose.reading import Readings
+from pdctl.dialects.signals import Event, Gauge
+from pdctl.evidence.records import Get, Process
 
-_SHARES = (Gauge.KV_USAGE, Gauge.MODEL_READY)
 _START_SLACK = timedelta(seconds=90)
 """A process is a little older than its first log line, clocks differ a little."""
 _END = timedelta(minutes=15)
 """How long before a restart the reason for it may stand in the log."""
 _FRESH_S = 7200.0
 """After two hours of service a restart explains nothing of what happens now."""
+_CLOCK_SLACK_S = 900.0
+"""Files are taken a little after one another; a quarter of an hour is another zone or clock."""
 _NEAR = timedelta(seconds=30)
 _STARTING = (Event.STARTED, Event.LOADING, Event.LOADED, Event.COMPILING)
 
 
-class InstanceView:
-    """Derived facts; computed once, on demand."""
-
-    def __init__(self, raw: InstanceEvidence, evidence: Evidence) -> None:
-        self.raw = raw
-        self.name = raw.name
-        self.role = raw.role
-        self.now = evidence.captured_at
-        self.interval_s = evidence.interval_s
-        self.is_router = raw.role == "router"
-
-    # Levels and increases
-
-    def gauge(self, gauge: Gauge) -> Reading | None:
-        """Return a level: metrics first, else the load report."""
-        return self._level(gauge, self.raw.metrics) or self._load(gauge)
-
-    def gauge_before(self, gauge: Gauge) -> Reading | None:
-        """Return the level in the earlier sample."""
-        return self._level(gauge, self.raw.metrics_prev)
-
-    def _level(self, gauge: Gauge, scrape: Exposition | None) -> Reading | None:
-        for row, values in self._rows(gauge, scrape):
-            value = max(values) if gauge in _SHARES else sum(values)
-            place = Place(scrape.file if scrape else "", pointer=row.name)
-            return Reading(value, place, row.is_batch_written)
-        return None
-
-    def _load(self, gauge: Gauge) -> Reading | None:
-        for key, signal in LOADS.items():
-            if signal is gauge and key in self.raw.loads:
-                return Reading(self.raw.loads[key], Place(f"{self.name}/loads.json", pointer=key), False)
-        return None
-
-    def _rows(
-        self, signal: Gauge | Counter, scrape: Exposition | None
-    ) -> Iterable[tuple[Series, list[float]]]:
-        if scrape is None:
-            return
-        for row in SERIES:
-            if row.signal is not signal or (row.role and row.role != self.role):
-                continue
-            values = [
-                sample.value
-                for sample in scrape.series.get(row.name, ())
-                if all(sample.labels.get(label) in wanted for label, wanted in row.where.items())
-            ]
-            if values or (row.where and row.name in scrape.series):
-                yield row, values or [0.0]
-
-    def total(self, counter: Counter) -> Reading | None:
-        """Return a counter's value."""
-        for row, values in self._rows(counter, self.raw.metrics):
-            return Reading(
-                sum(values), Place(self.raw.metrics.file if self.raw.metrics else "", pointer=row.name), False
-            )
-        return None
-
-    def rise(self, counter: Counter) -> Rise | None:
-        """Return by how much a counter grew between the samples; None when one is missing or the process is new."""
-        for row, values in self._rows(counter, self.raw.metrics):
-            before = next(
-                (old for name, old in self._rows(counter, self.raw.metrics_prev) if name == row), None
-            )
-            file = self.raw.metrics.file if self.raw.metrics else ""
-            if before is None:
-                # A series that a scrape of the same process did not have yet began at zero.
-                if self.raw.metrics_prev is None or row.name in self.raw.metrics_prev.series:
-                    continue
-                before = [0.0]
-            grown = sum(values) - sum(before)
-            if grown >= 0:
-                return Rise(grown, Place(file, pointer=row.name))
-        return None
+class InstanceView(Readings):
+    """Numbers, log and state of one instance; computed once, on demand."""
 
     # Log
 
@@ -190,11 +116,7 @@ class InstanceView:
         if not self.works:
             return None
         last = self.works[-1]
-        near = [
-            work
-            for work in self.works[-40:]
-            if last.at is None or work.at is None or last.at - work.at <= _NEAR
-        ]
+        near = [work for work in self.works[-40:] if last.at is None or work.at is None or last.at - work.at <= _NEAR]
         newest: dict[tuple[str, str], Work] = {}
         for work in near:
             newest[work.rank, work.kind] = work
@@ -219,8 +141,9 @@ class InstanceView:
         )
 
     def age_s(self, at: datetime | None) -> float | None:
-        """Return the seconds between a time and the capture."""
-        return (self.now - at).total_seconds() if self.now and at else None
+        """Return the seconds between a time and the capture; None for a time after it: some clock is wrong."""
+        seconds = (self.now - at).total_seconds() if self.now and at else None
+        return None if seconds is not None and seconds < -_CLOCK_SLACK_S else seconds
 
     # State
 
@@ -234,10 +157,7 @@ class InstanceView:
         return tuple(
             item
             for item in self.raw.processes
-            if item.state != "gone"
-            or born is None
-            or item.started_at is None
-            or item.started_at >= born - _START_SLACK
+            if item.state != "gone" or born is None or item.started_at is None or item.started_at >= born - _START_SLACK
         )
 
     @cached_property
@@ -268,9 +188,7 @@ class InstanceView:
 
     def get(self, *paths: str) -> Get | None:
         """Return the answer of the first of these endpoints that was asked."""
-        return next(
-            (item for path in paths for item in self.raw.gets if item.path.partition("?")[0] == path), None
-        )
+        return next((item for path in paths for item in self.raw.gets if item.path.partition("?")[0] == path), None)
 
     @cached_property
     def health(self) -> int | None:
@@ -297,9 +215,7 @@ class InstanceView:
         if not ends:
             return None
         last = ends[-1]
-        is_after = (
-            self.last_work is not None and last.at and self.last_work.at and self.last_work.at > last.at
-        )
+        is_after = self.last_work is not None and last.at and self.last_work.at and self.last_work.at > last.at
         return None if is_after else last
 
     @cached_property

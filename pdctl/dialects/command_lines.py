@@ -103,7 +103,7 @@ COMMAND_LINES: tuple[CommandLine, ...] = (
     CommandLine(
         dialect="smg",
         modules=("smg", "smg.launch", "sglang_router.launch_router", "sglang_router"),
-        programs=(("smg",), ("sglang-router",), ("smg-launch",)),
+        programs=(("smg",), ("sglang-router",), ("smg-launch",), ("smg::router",), ("sglang::router",)),
         is_router=True,
         default_ports={"": 30000},
         metrics_host_flag="--prometheus-host",

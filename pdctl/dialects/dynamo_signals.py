@@ -71,9 +71,7 @@ PATTERNS = (
         source="discovery/watcher.rs",
     ),
     Pattern(Event.TERMINATED, r"received SIGTERM", "SIGTERM", source="worker.rs"),
-    Pattern(
-        Event.CLIENT_GONE, r"request cancellation received", "cancellation received", source="push_handler.rs"
-    ),
+    Pattern(Event.CLIENT_GONE, r"request cancellation received", "cancellation received", source="push_handler.rs"),
     Pattern(Event.CLIENT_GONE, r".{0,60}[Cc]lient disconnected", "lient disconnected", source=_FRONT),
     Pattern(
         Event.ROUTER_NO_WORKER,

@@ -40,9 +40,7 @@ PDCTL_SIGNALS = SignalTable(
         Series(Counter.RETRACTIONS, "pdengine_retractions_total", source=_SOURCE),
     ),
     patterns=(
-        Pattern(
-            Event.THREAD_DIED, r"thread (?P<thread>\S+) died", "thread ", source="engine/observe/threads.py"
-        ),
+        Pattern(Event.THREAD_DIED, r"thread (?P<thread>\S+) died", "thread ", source="engine/observe/threads.py"),
         Pattern(
             Event.CORRUPTION,
             r".{0,60}checksum .{0,40}(?:wrong|mismatch|differs)",

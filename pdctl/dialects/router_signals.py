@@ -10,9 +10,7 @@ _POSTS = ("/v1/chat/completions", "/v1/completions", "/generate")
 SMG_SERIES = (
     Series(Gauge.FRONT_INFLIGHT, "smg_worker_requests_active", source="smg metrics"),
     Series(Counter.REQUESTS_STARTED, "smg_http_requests_total", {"path": _POSTS}, source="smg metrics"),
-    Series(
-        Counter.REQUESTS_DONE, "smg_http_responses_total", {"status_code": ("200",)}, source="smg metrics"
-    ),
+    Series(Counter.REQUESTS_DONE, "smg_http_responses_total", {"status_code": ("200",)}, source="smg metrics"),
     Series(
         Counter.REQUESTS_FAILED,
         "smg_http_responses_total",
@@ -49,7 +47,7 @@ PATTERNS = (
     ),
     Pattern(
         Event.ACCESS,
-        r"(?:finished processing request|request failed with (?:server|client) error) .*?method=(?P<method>\w+) uri=(?P<path>\S+).*?status_code=(?P<status>\d{3})",
+        r"(?:finished processing request|request failed with (?:server|client) error) .*?method=(?P<method>\w+) uri=(?P<path>\S+).*?status_code=(?P<status>\d{3})(?:.*?latency=(?P<seconds>[\d.]+)s)?",
         "status_code=",
         source="smg middleware.rs",
     ),
@@ -100,9 +98,7 @@ LLM_D_SIGNALS = SignalTable(
     dialect="llm-d",
     series=(
         Series(Gauge.FRONT_INFLIGHT, "llm_d_epp_request_running", source="llm-d-router pkg/metrics"),
-        Series(
-            Counter.REQUESTS_DONE, "llm_d_epp_request_ttft_seconds_count", source="llm-d-router pkg/metrics"
-        ),
+        Series(Counter.REQUESTS_DONE, "llm_d_epp_request_ttft_seconds_count", source="llm-d-router pkg/metrics"),
         Series(
             Counter.DECODE_ONLY,
             "llm_d_epp_disagg_decision_total",

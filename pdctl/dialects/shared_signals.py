@@ -27,15 +27,9 @@ PATTERNS = (
         "Fatal Python error",
         source="faulthandler",
     ),
-    Pattern(
-        Event.FATAL_SIGNAL, r".{0,60}Caught signal (?P<signal>\d+) \(", "Caught signal", source="ucs debug"
-    ),
-    Pattern(
-        Event.FATAL_SIGNAL, r"!+ ?Segfault encountered", "Segfault encountered", source="torch signal handler"
-    ),
-    Pattern(
-        Event.FATAL_SIGNAL, r".{0,80}(?:segfault at|general protection fault|traps:)", "", source="kernel"
-    ),
+    Pattern(Event.FATAL_SIGNAL, r".{0,60}Caught signal (?P<signal>\d+) \(", "Caught signal", source="ucs debug"),
+    Pattern(Event.FATAL_SIGNAL, r"!+ ?Segfault encountered", "Segfault encountered", source="torch signal handler"),
+    Pattern(Event.FATAL_SIGNAL, r".{0,80}(?:segfault at|general protection fault|traps:)", "", source="kernel"),
     Pattern(
         Event.NATIVE_FRAME,
         r"(?: *File \".*\", line \d+ in | *#?\d+ +(?:0x[0-9a-f]+ )?.{0,80}?)(?P<function>\w*add_remote_\w+|nixl\w+|ucp_\w+|uct_\w+|ucs_\w+|mooncake\w*|postXferReq)\b",
@@ -56,9 +50,7 @@ PATTERNS = (
         source="HTTP servers",
     ),
     # NIXL, UCX
-    Pattern(
-        Event.TRANSPORT_ERROR, rf".{{0,200}}?(?P<code>{_NIXL_CODES})", "NIXL_ERR_", source="nixl nixl_types.h"
-    ),
+    Pattern(Event.TRANSPORT_ERROR, rf".{{0,200}}?(?P<code>{_NIXL_CODES})", "NIXL_ERR_", source="nixl nixl_types.h"),
     Pattern(
         Event.TRANSPORT_ERROR,
         r"(?:NIXL transport error for room|NIXL transfer encountered ERR)",
@@ -158,9 +150,7 @@ PATTERNS = (
         source="cuda",
     ),
     # kernel
-    Pattern(
-        Event.XID, r".{0,40}?NVRM: Xid \((?P<device>[^)]*)\): (?P<xid>\d+)", "Xid", source="nvidia driver"
-    ),
+    Pattern(Event.XID, r".{0,40}?NVRM: Xid \((?P<device>[^)]*)\): (?P<xid>\d+)", "Xid", source="nvidia driver"),
     Pattern(
         Event.KERNEL_OOM,
         r".{0,60}?(?:Out of memory: Killed process|oom-kill:|Memory cgroup out of memory|oom_reaper: reaped|invoked oom-killer)",
@@ -169,9 +159,7 @@ PATTERNS = (
     ),
     Pattern(Event.KERNEL_OOM, r".{0,60}?(?:OOMKilled|OOMKilling)", "OOMKill", source="kubelet"),
     # kubelet and process managers
-    Pattern(
-        Event.LIVENESS_FAILED, r".{0,60}?(?:Liveness|Startup) probe failed", "probe failed", source="kubelet"
-    ),
+    Pattern(Event.LIVENESS_FAILED, r".{0,60}?(?:Liveness|Startup) probe failed", "probe failed", source="kubelet"),
     Pattern(
         Event.LIVENESS_KILLED,
         r".{0,60}?[Cc]ontainer \S+ failed (?:liveness|startup) probe, will be restarted",

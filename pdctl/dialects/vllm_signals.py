@@ -56,9 +56,7 @@ SERIES = (
         role="decode",
         source="mooncake_connector.py",
     ),
-    Series(
-        Counter.TRANSFERS_FAILED, "vllm:mooncake_num_failed_transfers_total", source="mooncake_connector.py"
-    ),
+    Series(Counter.TRANSFERS_FAILED, "vllm:mooncake_num_failed_transfers_total", source="mooncake_connector.py"),
     Series(Counter.KV_EXPIRED, "vllm:nixl_num_kv_expired_reqs_total", source=f"{_NIXL}/metrics.py"),
     Series(
         Counter.LATE_READS,
@@ -256,9 +254,7 @@ PATTERNS = (
         "KV cache size",
         source="kv_cache_utils.py",
     ),
-    Pattern(
-        Event.CLIENT_GONE, r"(?:Aborted request|Request \S+ aborted)(?P<rid>)", "bort", source="async_llm.py"
-    ),
+    Pattern(Event.CLIENT_GONE, r"(?:Aborted request|Request \S+ aborted)(?P<rid>)", "bort", source="async_llm.py"),
 )
 
 _STATS = (

@@ -31,12 +31,7 @@ def read_directory(path: Path) -> Evidence:
     problems: list[Problem] = []
     for item in sorted(path.rglob("*")):
         name = item.relative_to(path).as_posix()
-        if (
-            item.is_symlink()
-            or not item.is_file()
-            or item.name in NEVER_READ
-            or len(item.relative_to(path).parts) > 2
-        ):
+        if item.is_symlink() or not item.is_file() or item.name in NEVER_READ or len(item.relative_to(path).parts) > 2:
             continue
         try:
             with item.open("rb") as stream:
@@ -80,8 +75,7 @@ def evidence_of(files: Files, folders: set[str] | None = None) -> Evidence:
         captured_prev_at=_time(topology.get("captured_prev_at")),
         instances=tuple(instances),
         pairs=tuple(
-            (str(item.get("prefill", "")), str(item.get("decode", "")))
-            for item in toml_files.tables(topology, "pair")
+            (str(item.get("prefill", "")), str(item.get("decode", ""))) for item in toml_files.tables(topology, "pair")
         ),
         probes=probes,
         problems=(*found, *wrong, *bad),
@@ -112,13 +106,9 @@ _TOPOLOGY_KEYS = (
 )
 
 
-def _instance(
-    table: Table, files: Files, captured: datetime | None
-) -> tuple[InstanceEvidence, list[Problem]]:
+def _instance(table: Table, files: Files, captured: datetime | None) -> tuple[InstanceEvidence, list[Problem]]:
     known = {key: value for key, value in table.items() if key in _TOPOLOGY_KEYS}
-    base, problems = toml_files.record_of(
-        known, InstanceEvidence, "topology.toml", str(table.get("name", "?"))
-    )
+    base, problems = toml_files.record_of(known, InstanceEvidence, "topology.toml", str(table.get("name", "?")))
     folder = Folder(base.name, files, list(problems))
     capture = folder.capture()
     log, is_cut = folder.log(captured or _NO_DATE, capture)

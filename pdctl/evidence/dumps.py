@@ -42,8 +42,7 @@ def parse_dump(data: bytes, file: str) -> tuple[ProcessStack, ...]:
             frames.append(frame)
     close()
     return tuple(
-        ProcessStack(pid, title, tuple(threads), Place(file, number))
-        for pid, title, number, threads in processes
+        ProcessStack(pid, title, tuple(threads), Place(file, number)) for pid, title, number, threads in processes
     )
 
 
@@ -73,9 +72,7 @@ def parse_dump_json(data: bytes, file: str) -> tuple[tuple[ProcessStack, ...], t
         pid = item.get("pid")
         key = (pid if isinstance(pid, int) else 0, title)
         grouped.setdefault(key, []).append(_json_thread(item))
-    return tuple(
-        ProcessStack(pid, title, tuple(kept), Place(file)) for (pid, title), kept in grouped.items()
-    ), ()
+    return tuple(ProcessStack(pid, title, tuple(kept), Place(file)) for (pid, title), kept in grouped.items()), ()
 
 
 def _json_thread(item: dict[str, object]) -> Thread:

@@ -35,9 +35,7 @@ def tables(document: Table, key: str) -> tuple[Table, ...]:
     return tuple(item for item in value if isinstance(item, dict)) if isinstance(value, list) else ()
 
 
-def records(
-    items: Iterable[Table], kind: type[Record], file: str
-) -> tuple[tuple[Record, ...], tuple[Problem, ...]]:
+def records(items: Iterable[Table], kind: type[Record], file: str) -> tuple[tuple[Record, ...], tuple[Problem, ...]]:
     """Return one record a table. A field of the wrong type is left unknown and reported."""
     made: list[Record] = []
     problems: list[Problem] = []
@@ -60,13 +58,9 @@ def record_of(item: Table, kind: type[Record], file: str, where: str) -> tuple[R
             kept[field.name] = msgspec.convert(value, field.type, strict=False)
         except msgspec.ValidationError:
             problems.append(
-                Problem(
-                    Place(file, pointer=f"{where}.{field.name}"), f"{value!r} is not what {field.name} is"
-                )
+                Problem(Place(file, pointer=f"{where}.{field.name}"), f"{value!r} is not what {field.name} is")
             )
-    required = [
-        field.name for field in msgspec.structs.fields(kind) if field.required and field.name not in kept
-    ]
+    required = [field.name for field in msgspec.structs.fields(kind) if field.required and field.name not in kept]
     kept.update(dict.fromkeys(required, ""))
     return kind(**kept), tuple(problems)
 

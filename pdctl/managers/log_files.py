@@ -9,6 +9,8 @@ from pathlib import Path
 
 BLOCK_BYTES = 1 << 16
 STAMP = re.compile(rb"\[?(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)")
+COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
+"""Routers colour their logs even into files: it hides the stamp, and a pipe or NO_COLOR wants none."""
 PARTIAL_MOST_BYTES = 1 << 20
 """A line without end is passed on in pieces of this size."""
 
@@ -27,11 +29,11 @@ def last_lines(path: Path, count: int, *, after_byte: int = 0) -> list[str]:
     With `after_byte` only what was written after the file had that size. A file that is absent has no lines.
     """
     if after_byte and path.exists() and path.stat().st_size >= after_byte:
-        return [line.decode(errors="replace") for line in _tail(path, count, after_byte)]
+        return [_plain(line) for line in _tail(path, count, after_byte)]
     lines = _tail(path, count)
     if len(lines) < count:
         lines = _tail(rotated(path), count - len(lines)) + lines
-    return [line.decode(errors="replace") for line in lines]
+    return [_plain(line) for line in lines]
 
 
 def merged(logs: Mapping[str, Path], count: int) -> list[Line]:
@@ -91,12 +93,16 @@ class Follower:
                     self._offset += len(block)
                     *complete, self._partial = (self._partial + block).split(b"\n")
                     for line in complete:
-                        yield Line(self._instance, line.decode(errors="replace"))
+                        yield Line(self._instance, _plain(line))
                     if len(self._partial) > PARTIAL_MOST_BYTES:
-                        yield Line(self._instance, self._partial.decode(errors="replace"))
+                        yield Line(self._instance, _plain(self._partial))
                         self._partial = b""
         except FileNotFoundError:
             return
+
+
+def _plain(line: bytes) -> str:
+    return COLOUR.sub(b"", line).decode(errors="replace")
 
 
 def _inode(path: Path) -> int | None:

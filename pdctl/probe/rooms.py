@@ -134,10 +134,15 @@ def stage_times(legs: Sequence[SeenLeg], sent_at: float, *, by_router: bool) -> 
 
 
 def timeline(stamps: Sequence[tuple[Stage, float]], sent_at: float) -> tuple[StageTime, ...]:
-    """Return stages with milliseconds since the start and since the stage before; `stamps` are in order."""
+    """Return stages with milliseconds since the start and since the stage before; `stamps` are in order.
+
+    Nothing happens before it is sent: a stamp that says so is off by the error of its clock (another host's, known
+    to half a round trip; or one that was set in between), and counts as the moment of sending.
+    """
     times = []
     before = sent_at
-    for stage, at in stamps:
+    for stage, stamp in stamps:
+        at = max(stamp, sent_at)
         times.append(
             StageTime(stage=stage, at_ms=round((at - sent_at) * 1000, 3), took_ms=round((at - before) * 1000, 3))
         )

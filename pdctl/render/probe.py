@@ -19,6 +19,8 @@ BAR_COLUMNS = 24
 MOST_DETAILED = 4
 """Above this many requests each gets one line, and only those that failed are shown in full."""
 
+NEXT = "next: pdctl status (who is not well?), pdctl logs (why?), pdctl probe --direct"
+
 WORDS = {
     Verdict.PROVEN: ("ok", "green", "proven"),
     Verdict.NOT_PROVEN: ("FAIL", "bold red", "not proven"),
@@ -45,6 +47,8 @@ def print_probe(report: ProbeReport, console: Console) -> None:
             _print_result(result, console)
     for note in report.notes:
         console.print(f"note: {note}", markup=False, highlight=False)
+    if report.verdict is not Verdict.PROVEN:
+        console.print(NEXT, markup=False, highlight=False)
     console.print(_last_line(report), style=WORDS[report.verdict][1], markup=False, highlight=False)
 
 

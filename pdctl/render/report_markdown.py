@@ -38,11 +38,7 @@ def as_markdown(report: Report) -> str:
         "",
         "## Collected",
         "",
-        *[
-            f"- {row.instance} {row.name}: {row.status}"
-            for row in report.collectors
-            if row.status != "absent"
-        ],
+        *[f"- {row.instance} {row.name}: {row.status}" for row in report.collectors if row.status != "absent"],
     ]
     return "\n".join(lines) + "\n"
 
@@ -57,9 +53,7 @@ def _cause(cause: Cause) -> list[str]:
     ]
     for row in cause.observations:
         source = row.source
-        where = (
-            f"{source.file}:{source.line}" if source.line else f"{source.file} {source.pointer or ''}".strip()
-        )
+        where = f"{source.file}:{source.line}" if source.line else f"{source.file} {source.pointer or ''}".strip()
         lines.append(f"- {row.weight}: {row.text}" + (f" (`{where}`)" if where else ""))
     if cause.next:
         lines += [

@@ -98,22 +98,14 @@ def _problems(report: Report) -> list[str]:
     failed = [row for row in report.collectors if row.status not in ("ok", "absent")]
     if not failed:
         return []
-    return [
-        f"Missing  {failed[0].name} of {failed[0].instance}: {failed[0].error} ({len(failed)} in all)"[:WIDTH]
-    ]
+    return [f"Missing  {failed[0].name} of {failed[0].instance}: {failed[0].error} ({len(failed)} in all)"[:WIDTH]]
 
 
 def _ending(report: Report) -> list[str]:
     firm = report.firm
     if not firm:
-        return [
-            f"Next     pdctl diagnose --native   or   pdctl snapshot      incident {report.incident_id}"[
-                :WIDTH
-            ]
-        ]
-    step = next(
-        (step for step in firm[0].next if step.action != "none"), firm[0].next[0] if firm[0].next else None
-    )
+        return [f"Next     pdctl diagnose --native   or   pdctl snapshot      incident {report.incident_id}"[:WIDTH]]
+    step = next((step for step in firm[0].next if step.action != "none"), firm[0].next[0] if firm[0].next else None)
     if step is None:
         return [f"Read     pdctl explain {firm[0].code}"]
     return [f"Next     {step.text} [{step.risk}]"[:WIDTH], f"         $ {step.command}"[:WIDTH]]
@@ -132,9 +124,7 @@ def _details(report: Report) -> list[str]:
             for row in cause.observations
         ]
     lines += ["", "Time line"]
-    lines += [f"  {_clock(row.at)} {row.instance}: {row.what}" for row in report.timeline] or [
-        "  nothing with a time"
-    ]
+    lines += [f"  {_clock(row.at)} {row.instance}: {row.what}" for row in report.timeline] or ["  nothing with a time"]
     lines += ["", "Ruled out"]
     lines += [f"  {row.code} {row.reason}" for row in report.ruled_out] or ["  nothing"]
     return lines
@@ -146,6 +136,4 @@ def _place(file: str, line: int | None, pointer: str | None) -> str:
 
 def _wrap(text: str, indent: str = "") -> list[str]:
     hanging = indent or "  "
-    return textwrap.wrap(text.strip(), WIDTH, initial_indent=hanging, subsequent_indent=hanging + "  ") or [
-        ""
-    ]
+    return textwrap.wrap(text.strip(), WIDTH, initial_indent=hanging, subsequent_indent=hanging + "  ") or [""]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,20 +14,10 @@ from pdctl.deployment.model import Deployment, Instance, Role
 from pdctl.deployment.state import StateFolder
 from pdctl.managers import shim
 from tests.cli import pdctl_process
+from tests.ports import free_ports
 
 ENGINE = Path(__file__).parents[1] / "fakes" / "standin_engine.py"
 ROLES = {"prefill-0": (Role.PREFILL, "pdctl"), "decode-0": (Role.DECODE, "pdctl"), "router": (Role.ROUTER, "smg")}
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 @dataclass

@@ -60,9 +60,10 @@ def bash(home: Path, line: str) -> list[str]:
     return shell("bash", home, "--noprofile", "--norc", "-c", script)
 
 
-def test_committed_files_are_what_would_be_generated() -> None:
-    """`make completions` was run after the last change of a command."""
-    environment = os.environ | {"PYTHONPATH": str(FOLDER.parent)}
+@pytest.mark.parametrize("hash_seed", ["1", "2", "3"])
+def test_committed_files_are_what_would_be_generated(hash_seed: str) -> None:
+    """`make completions` was run after the last change of a command; the order of no set decides."""
+    environment = os.environ | {"PYTHONPATH": str(FOLDER.parent), "PYTHONHASHSEED": hash_seed}
     command = [sys.executable, "-m", "pdctl.cli.completions", "--check"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -94,7 +95,7 @@ def test_every_command_is_offered(tmp_path: Path, home: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "candidates"),
     [
-        ("pdctl st", ["status"]),
+        ("pdctl stat", ["status"]),
         ("pdctl --v", ["--version"]),
         ("pdctl logs ", ["prefill-0", "decode-0", "decode-7"]),
         ("pdctl logs -f dec", ["decode-0", "decode-7"]),
@@ -125,7 +126,7 @@ def test_bash_without_any_state(home: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "candidates"),
     [
-        ("pdctl st", ["status"]),
+        ("pdctl stat", ["status"]),
         ("pdctl logs dec", ["decode-0", "decode-7"]),
         ("pdctl status -o ", ["json", "table"]),
         ("pdctl down --name ", ["day", "night"]),

@@ -54,7 +54,7 @@ def test_help_of_each_command_has_examples(tmp_path: Path, command: str) -> None
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("stauts",), "No such command 'stauts'. There are: up, down, status, logs, attach, probe."),
+        (("stauts",), "No such command 'stauts'. There are: up, down, status, logs, attach, probe, "),
         (("status", "--nonsense"), "No such option '--nonsense'"),
         (("status", "-o", "yaml"), "'yaml' is not one of 'table', 'json'"),
         (("up", "--prefill", "many"), "'many' is not a valid int"),
@@ -96,6 +96,21 @@ def test_failures_become_one_message_and_a_code(failure: str, code: int, words: 
     )
     done = python(program)
     assert (done.returncode, done.stderr) == (code, words)
+
+
+def test_ctrl_c_while_pdctl_itself_is_loaded() -> None:
+    """The first 80 ms are imports: an interrupt there is 130 without a traceback, too."""
+    program = (
+        "import sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'typer': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "from pdctl.__main__ import main\n"
+        "sys.exit(main())\n"
+    )
+    done = python(program)
+    assert (done.returncode, done.stderr) == (130, "")
 
 
 def test_unforeseen_failure_is_a_fault_of_pdctl() -> None:

@@ -95,6 +95,14 @@ def test_engine_that_dies_is_shown_at_once(standins: Standins) -> None:
     assert standins.leftovers() == []
 
 
+def test_what_an_earlier_start_printed_is_not_shown(standins: Standins) -> None:
+    """Only the lines of the engine that died now: those of last week's failure would mislead."""
+    standins.behave(decode_0="dies")
+    standins.up()
+    done = standins.up()
+    assert done.stderr.count("RuntimeError: the weights are not weights") == 1
+
+
 def test_engine_that_is_never_well(standins: Standins) -> None:
     """After the timeout the message says what it answered, and nothing is left running."""
     standins.behave(prefill_0="unwell")
@@ -112,8 +120,9 @@ def test_interrupted_up_leaves_nothing_running(standins: Standins, number: signa
         assert process.stderr is not None
         eventually(lambda: "prefill-0: waiting (503: loading)" in process.stderr.readline())
         process.send_signal(number)
-        process.communicate(timeout=60)
+        _, said = process.communicate(timeout=60)
     assert process.returncode == 130
+    assert "stopping what this call started, so that nothing half started stays: prefill-0, decode-0, router" in said
     assert standins.leftovers() == []
 
 
@@ -189,6 +198,17 @@ def test_down_kills_what_does_not_leave(standins: Standins) -> None:
     done = standins.run("down", "--timeout", "0.2")
     assert "prefill-0: killed, it did not stop in time" in done.stdout
     assert (done.returncode, standins.leftovers()) == (0, [])
+
+
+def test_down_of_what_pdctl_did_not_start(tmp_path: Path) -> None:
+    """An attached deployment is refused, not silently left running."""
+    (tmp_path / "pd.toml").write_text(
+        'name = "lab"\nmodel = "m"\n[[instance]]\nname = "d"\nrole = "decode"\ndialect = "vllm"\nurl = "http://h:1"\n'
+    )
+    done = pdctl_process.run(tmp_path, "down")
+    assert done.returncode == 5
+    assert "nothing of 'lab' was started by pdctl on this machine" in done.stderr
+    assert not (tmp_path / "state").exists()
 
 
 def test_down_without_anything(tmp_path: Path) -> None:

@@ -58,9 +58,7 @@ class Incident(msgspec.Struct, frozen=True):
         """Return the evidence, without a kind of source."""
         dropped = SOURCES[without] if without else ()
         kept = {
-            name: data
-            for name, data in self.files.items()
-            if not name.rpartition("/")[2].startswith(dropped or "\0")
+            name: data for name, data in self.files.items() if not name.rpartition("/")[2].startswith(dropped or "\0")
         }
         return evidence_of(kept)
 

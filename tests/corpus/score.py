@@ -100,9 +100,7 @@ def table(marks: list[Marks]) -> list[str]:
     decidable = [item for item in marks if not item.is_abstaining_case and item.outcome != "thin"]
     silent = [item for item in marks if item.is_abstaining_case]
     counts = Counter(item.outcome for item in decidable)
-    harms = Counter(
-        kind.partition(" ")[0] + " " + kind.partition(" ")[2] for item in marks for kind in item.harm
-    )
+    harms = Counter(kind.partition(" ")[0] + " " + kind.partition(" ")[2] for item in marks for kind in item.harm)
     lines = [
         f"right cause first      {wilson(sum(item.outcome == 'right' for item in decidable), len(decidable))}",
         f"  wrong cause first    {counts['wrong']}, abstained {counts['abstained']}",
@@ -133,9 +131,7 @@ def ablation(chosen: list[Incident], full: dict[str, Report], without: str) -> s
 def is_flip(full: Report, less: Report) -> bool:
     """Return whether a verdict turned into its opposite; `unknown` and weaker words are no flips."""
     good = ("healthy", "not_a_wedge")
-    return (full.verdict in good and less.verdict == "wedged") or (
-        full.verdict == "wedged" and less.verdict in good
-    )
+    return (full.verdict in good and less.verdict == "wedged") or (full.verdict == "wedged" and less.verdict in good)
 
 
 def main() -> int:
@@ -152,9 +148,7 @@ def main() -> int:
     for item, row in zip(chosen, marks, strict=True):
         if arguments.verbose or row.outcome in ("wrong", "spoke") or row.harm:
             harm = "; ".join(row.harm)
-            print(
-                f"{row.name} {row.outcome:<11} {item.truth.label:<38} {row.verdict:<11} {row.first:<46} {harm}"
-            )
+            print(f"{row.name} {row.outcome:<11} {item.truth.label:<38} {row.verdict:<11} {row.first:<46} {harm}")
     print(f"{len(chosen)} folders ({arguments.half})")
     print("\n".join(table(marks)))
     print("\n".join(ablation(chosen, reports, without) for without in SOURCES))

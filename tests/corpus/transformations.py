@@ -62,9 +62,7 @@ def renamed(evidence: Evidence) -> tuple[Evidence, dict[str, str]]:
         evidence,
         instances=tuple(msgspec.structs.replace(item, name=names[item.name]) for item in evidence.instances),
         pairs=tuple((names.get(one, one), names.get(other, other)) for one, other in evidence.pairs),
-        probes=tuple(
-            msgspec.structs.replace(probe, via=names.get(probe.via, probe.via)) for probe in evidence.probes
-        ),
+        probes=tuple(msgspec.structs.replace(probe, via=names.get(probe.via, probe.via)) for probe in evidence.probes),
     ), names
 
 
@@ -77,9 +75,7 @@ def scaled(evidence: Evidence, factor: int = 3) -> Evidence:
         return msgspec.structs.replace(
             scrape,
             series={
-                name: tuple(
-                    Sample(one.labels, one.value * (factor if _COUNTER.search(name) else 1)) for one in samples
-                )
+                name: tuple(Sample(one.labels, one.value * (factor if _COUNTER.search(name) else 1)) for one in samples)
                 for name, samples in scrape.series.items()
             },
         )
@@ -98,7 +94,9 @@ def with_old_lines(evidence: Evidence) -> Evidence:
         if not starts or item.log is None or item.role == "router":
             return item
         at = min(starts) - timedelta(hours=3)
-        old = tuple(LogLine(index, at, "", text, f"{item.name}/log.txt") for index, text in enumerate(OTHER_CAUSES[:3], 1))
+        old = tuple(
+            LogLine(index, at, "", text, f"{item.name}/log.txt") for index, text in enumerate(OTHER_CAUSES[:3], 1)
+        )
         return msgspec.structs.replace(item, log=(*old, *item.log))
 
     return _over_instances(evidence, add)
@@ -112,7 +110,13 @@ def with_echoes(evidence: Evidence) -> Evidence:
             return item
         last = item.log[-1]
         quoted = tuple(
-            LogLine(last.number + index, last.at, "", f"Received request cmpl-{index}: prompt: '{text}', params", last.file)
+            LogLine(
+                last.number + index,
+                last.at,
+                "",
+                f"Received request cmpl-{index}: prompt: '{text}', params",
+                last.file,
+            )
             for index, text in enumerate(OTHER_CAUSES, 1)
         )
         return msgspec.structs.replace(item, log=(*item.log, *quoted))
@@ -152,7 +156,8 @@ def without_lines(evidence: Evidence, pattern: str) -> Evidence:
     return _over_instances(
         evidence,
         lambda item: msgspec.structs.replace(
-            item, log=tuple(line for line in item.log if not wanted.search(line.message)) if item.log is not None else None
+            item,
+            log=tuple(line for line in item.log if not wanted.search(line.message)) if item.log is not None else None,
         ),
     )
 

@@ -55,16 +55,22 @@ def half(body: bytes) -> Behaviour:
     return send
 
 
+def not_found(connection: socket.socket, stop: threading.Event) -> None:
+    """Answer 404."""
+    whole(b"", b"404 Not Found")(connection, stop)
+
+
 def reset(connection: socket.socket, stop: threading.Event) -> None:
     """Break the connection off."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 class BadServer:
-    """Listens while in `with`; a path that is not listed hangs."""
+    """Listens while in `with`; a path that is not listed does what `otherwise` says."""
 
-    def __init__(self, routes: Mapping[str, Behaviour]) -> None:
+    def __init__(self, routes: Mapping[str, Behaviour], otherwise: Behaviour = hang) -> None:
         self._routes = dict(routes)
+        self._otherwise = otherwise
         self._stop = threading.Event()
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=512)
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -96,6 +102,6 @@ class BadServer:
             try:
                 request = connection.recv(65536)
                 path = request.split(b" ")[1].decode() if b" " in request else ""
-                self._routes.get(path, hang)(connection, self._stop)
+                self._routes.get(path, self._otherwise)(connection, self._stop)
             except OSError:
                 return

@@ -6,7 +6,6 @@ import contextlib
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ import httpx
 
 from pdctl.deployment.layout import with_starts
 from pdctl.deployment.model import Deployment, Instance, Role
+from tests.ports import free_port
 
 START_LIMIT_S = 90.0
 STOP_LIMIT_S = 10.0
@@ -36,13 +36,6 @@ ENVIRONMENT = {
 
 class NotInTime(AssertionError):
     """Something that had to become true did not."""
-
-
-def free_port() -> int:
-    """Return a port of the loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def until(condition: Any, limit_s: float, what: str) -> Any:

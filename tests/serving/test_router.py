@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -106,6 +108,32 @@ def test_rule_2_a_dropped_stream_is_noticed_within_a_second(routed: tuple[Pair, 
         assert time.monotonic() - dropped < 1.0 + 0.5  # the poll itself asks four times
 
 
+CROWD = """
+import asyncio, httpx, json, sys
+
+async def one(client):
+    async with client.stream("POST", sys.argv[1], json=json.loads(sys.argv[2])) as answer:
+        async for _ in answer.aiter_lines():
+            pass
+
+async def main():
+    async with httpx.AsyncClient(timeout=60, trust_env=False) as client:
+        await asyncio.gather(*(one(client) for _ in range(50)))
+
+asyncio.run(main())
+"""
+
+
+def test_killed_client_of_fifty_streams_leaves_nothing(routed: tuple[Pair, Process]) -> None:
+    """Killed while some compute, some wait for pages and some generate: no room, no page stays on either side."""
+    sides, smg = routed
+    body = chat(**LONG, stream=True)
+    with subprocess.Popen([sys.executable, "-c", CROWD, f"{smg.url}/v1/chat/completions", json.dumps(body)]) as client:
+        until(lambda: len(sides.decode.get("/rooms")["rooms"]) == 50, 30.0, "50 rooms on decode")
+        client.kill()
+    until(sides.is_idle, 10.0, "no room and no page in use")
+
+
 @pytest.mark.parametrize(
     ("change", "status"),
     [({"temperature": -1}, 400), ({"max_tokens": -5}, 400), ({"prompt": "hello " * 20000}, 400)],
@@ -117,6 +145,13 @@ def test_rule_3_errors_survive_the_router(routed: tuple[Pair, Process], change: 
         answer = smg.post("/v1/completions", {"model": "test", "prompt": "hello", "stream": stream, **change})
         assert answer.status_code == status, answer.text
         assert "message" in answer.text
+
+
+def test_body_that_is_too_large_is_the_clients_mistake(routed: tuple[Pair, Process]) -> None:
+    """413 from the router itself: that of an engine would come out as 500."""
+    _, smg = routed
+    answer = smg.post("/v1/completions", {"model": "test", "prompt": "a" * (17 << 20)})
+    assert answer.status_code == 413
 
 
 def test_rule_4_the_engine_owns_the_deadline(tiny_model_dir: Path, tmp_path: Path) -> None:

@@ -64,7 +64,9 @@ def _read(name: str, help_line: str, command: click.Command, parent: click.Conte
 
 
 def _parameter(parameter: click.Parameter) -> Parameter:
-    flags = tuple(parameter.opts) if isinstance(parameter, click.Option) else ()
+    # click keeps the names of --help in a set: their order changes from process to process.
+    opts = parameter.opts if isinstance(parameter, click.Option) else []
+    flags = tuple(sorted(opts, key=lambda flag: not flag.startswith("--")))
     text = (getattr(parameter, "help", None) or "").strip()
     takes_value = not getattr(parameter, "is_flag", False)
     words: tuple[str, ...] = ()

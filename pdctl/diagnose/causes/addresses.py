@@ -103,7 +103,7 @@ def _peer_cannot_register(case: Case, view: InstanceView) -> Answer:
 PORT = Analyzer(
     code="PD0204",
     roles=("prefill",),
-    inputs=(Kind.SOURCE, Kind.LOG, Kind.HTTP, Kind.PROCESS),
+    inputs=(Kind.METRICS, Kind.SOURCE, Kind.LOG, Kind.HTTP, Kind.PROCESS),
     explains=_EXPLAINS,
     checks=(
         requires("prefill lives", _lives),
@@ -123,9 +123,7 @@ def _announced_elsewhere(case: Case, view: InstanceView) -> Answer:
         if not host or not own or host in (own, bound, "0.0.0.0"):
             continue
         if _network(host) != _network(own):
-            return yes(
-                f"{view.name} serves on {own}, its transfer engine announces {host}", Kind.LOG, item.place
-            )
+            return yes(f"{view.name} serves on {own}, its transfer engine announces {host}", Kind.LOG, item.place)
     if view.events(Event.LISTEN_ADDRESS):
         return no(f"{view.name} announces an address of its own network", Kind.LOG)
     return unknown("no line tells what the transfer engine announces")
@@ -163,9 +161,7 @@ def _meets_itself(case: Case, view: InstanceView) -> Answer:
             wrong[-1].place,
             len(wrong),
         )
-    peers = {
-        item.group("id").rstrip(".") for peer in case.peers(view) for item in peer.events(Event.ENGINE_ID)
-    }
+    peers = {item.group("id").rstrip(".") for peer in case.peers(view) for item in peer.events(Event.ENGINE_ID)}
     if got in peers:
         return no("the handshake reached the peer as it is now: its id was old", Kind.LOG, wrong[-1].place)
     return unknown(f"whose id {got[:13]} is, is not known")
@@ -189,9 +185,7 @@ def _announces_loopback(case: Case, view: InstanceView) -> Answer:
         return unknown("both sides are on one host, or the environment is not known")
     if announced in (None, "localhost", "127.0.0.1"):
         text = f"{view.name} announces {announced or 'localhost (the default)'} to {elsewhere[0].name} on another host"
-        return yes(
-            text, Kind.SOURCE, Place(f"{view.name}/source.toml", pointer="VLLM_NIXL_SIDE_CHANNEL_HOST")
-        )
+        return yes(text, Kind.SOURCE, Place(f"{view.name}/source.toml", pointer="VLLM_NIXL_SIDE_CHANNEL_HOST"))
     return no(f"{view.name} announces {announced}", Kind.SOURCE)
 
 

@@ -50,9 +50,7 @@ def _logged(family: tuple[str, ...]) -> Ask:
     return ask
 
 
-def _setting(
-    view: InstanceView, key: str, read: Callable[[InstanceView], object]
-) -> tuple[str, Place] | None:
+def _setting(view: InstanceView, key: str, read: Callable[[InstanceView], object]) -> tuple[str, Place] | None:
     """Return a contract value: from what the engine answers, else from its source facts."""
     answer = view.get("/server_info", "/get_server_info")
     if answer is not None and answer.body:
@@ -97,9 +95,7 @@ def _sizes_differ(case: Case, view: InstanceView) -> Answer:
     own = view.raw.tp
     for peer in case.peers(view):
         if own is not None and peer.raw.tp is not None and own != peer.raw.tp:
-            return yes(
-                f"tensor-parallel sizes differ: {view.name} {own}, {peer.name} {peer.raw.tp}", Kind.TOPOLOGY
-            )
+            return yes(f"tensor-parallel sizes differ: {view.name} {own}, {peer.name} {peer.raw.tp}", Kind.TOPOLOGY)
     return unknown("tensor-parallel sizes are equal, or not known")
 
 
@@ -120,10 +116,22 @@ def _from_the_first(case: Case, view: InstanceView) -> Answer:
     return unknown("it worked before the first failure")
 
 
+def _named_or_differs(family: tuple[str, ...], differs: Ask) -> Ask:
+    """Ask for a sign of this very field: failures alone fit every cause."""
+
+    def ask(case: Case, view: InstanceView) -> Answer:
+        signs = (_logged(family)(case, view), differs(case, view))
+        return next((answer for answer in signs if answer.is_true), unknown("no sign of this field"))
+
+    return ask
+
+
 def _fails(case: Case, view: InstanceView) -> Answer:
     kinds = (*FAILURES, Symptom.WRONG_OUTPUT, Symptom.GONE, Symptom.CRASHED)
     seen = next((item for item in case.symptoms if item.symptom in kinds), None)
-    return yes(seen.text, Kind.METRICS) if seen else unknown("nothing fails")
+    if seen is None:
+        return unknown("nothing fails")
+    return yes(seen.text, Kind.LOG if seen.place is not None and "/log" in seen.place.file else Kind.METRICS)
 
 
 def _never_passed(case: Case, view: InstanceView) -> Answer:
@@ -134,14 +142,18 @@ def _never_passed(case: Case, view: InstanceView) -> Answer:
 
 _EXPLAINS = (*FAILURES, *STALLS, *DEATHS, Symptom.UNHEALTHY, Symptom.WRONG_OUTPUT)
 
+_PAGE_SIZES = _differs("page_size", _page_size)
+_KV_DTYPES = _differs("kv_cache_dtype", _kv_dtype)
+
 LAYOUT = Analyzer(
     code="PD0201",
     roles=ENGINES,
     inputs=(Kind.LOG, Kind.SOURCE, Kind.HTTP, Kind.METRICS, Kind.PROBE, Kind.PROCESS),
     explains=_EXPLAINS,
     checks=(
+        requires("the field differs, or is named", _named_or_differs(_LAYOUT, _PAGE_SIZES)),
         proves("an engine names the field", _logged(_LAYOUT)),
-        suggests("page sizes differ", _differs("page_size", _page_size)),
+        suggests("page sizes differ", _PAGE_SIZES),
         suggests("requests fail", _fails),
         suggests("from the first request on", _from_the_first),
     ),
@@ -152,8 +164,9 @@ DTYPE = Analyzer(
     inputs=(Kind.LOG, Kind.SOURCE, Kind.HTTP, Kind.METRICS, Kind.PROBE, Kind.PROCESS),
     explains=_EXPLAINS,
     checks=(
+        requires("the field differs, or is named", _named_or_differs(_DTYPE, _KV_DTYPES)),
         proves("an engine names the field", _logged(_DTYPE)),
-        suggests("types differ", _differs("kv_cache_dtype", _kv_dtype)),
+        suggests("types differ", _KV_DTYPES),
         suggests("requests fail", _fails),
     ),
 )

@@ -29,9 +29,7 @@ def _one_room_two_lengths(case: Case, view: InstanceView) -> Answer:
         for item in peer.events(Event.TIME_STATS):
             other = own.get(item.group("room"))
             if other is not None and other.group("tokens") != item.group("tokens"):
-                lengths = (
-                    f"{other.group('tokens')} tokens on {view.name}, {item.group('tokens')} on {peer.name}"
-                )
+                lengths = f"{other.group('tokens')} tokens on {view.name}, {item.group('tokens')} on {peer.name}"
                 text = f"room {item.group('room')[-6:]}: {lengths}"
                 return yes(text, Kind.LOG, other.place)
     return unknown("no room is seen on both sides with its length")
@@ -94,9 +92,7 @@ LATE = Analyzer(
 
 def _peers(case: Case, view: InstanceView) -> Answer:
     gone = [peer.name for peer in case.peers(view) if peer.is_alive is False]
-    return (
-        no(f"{gone[0]} is gone", Kind.PROCESS) if gone else yes("no peer is known to be gone", Kind.PROCESS)
-    )
+    return no(f"{gone[0]} is gone", Kind.PROCESS) if gone else yes("no peer is known to be gone", Kind.PROCESS)
 
 
 ANALYZERS = (PAGE, LATE)

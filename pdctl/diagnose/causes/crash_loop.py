@@ -31,9 +31,7 @@ def _restarts(case: Case, view: InstanceView) -> Answer:
 def _starts(view: InstanceView) -> int:
     """Count start-up runs that an end or work separates."""
     count, is_open = 0, False
-    for item in view.end_events(
-        Event.STARTED, Event.READY, Event.ENGINE_DIED, Event.TERMINATED, Event.CHILD_DIED
-    ):
+    for item in view.end_events(Event.STARTED, Event.READY, Event.ENGINE_DIED, Event.TERMINATED, Event.CHILD_DIED):
         if item.event is Event.STARTED:
             count += 0 if is_open else 1
             is_open = True
@@ -55,18 +53,14 @@ def _fresh_death(case: Case, view: InstanceView) -> Answer:
         if age is not None and age < LIMITS.startup_s
         else unknown("not young")
     )
-    died = (
-        yes(f"{view.name}: {ends[-1].text[:90]}", Kind.LOG, ends[-1].place)
-        if ends
-        else unknown("no end in the log")
-    )
+    died = yes(f"{view.name}: {ends[-1].text[:90]}", Kind.LOG, ends[-1].place) if ends else unknown("no end in the log")
     return either(died, young)
 
 
 ANALYZER = Analyzer(
     code="PD0102",
     roles=EVERYONE,
-    inputs=(Kind.PROCESS, Kind.LOG),
+    inputs=(Kind.HTTP, Kind.PROCESS, Kind.LOG),
     explains=(*DEATHS, *FAILURES, *STALLS, Symptom.STARTING, Symptom.UNHEALTHY),
     checks=(
         requires("it was restarted more than once", _restarts),

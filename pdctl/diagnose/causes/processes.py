@@ -40,9 +40,7 @@ def reason(case: Case, view: InstanceView) -> Occurrence | Process | None:
             return process
     found = view.events(*REASONS)
     # A watchdog ends its own process: that it did is the reason, why it did another finding's business.
-    return next(iter(found), None) or (
-        view.events(Event.WATCHDOG)[-1] if view.events(Event.WATCHDOG) else None
-    )
+    return next(iter(found), None) or (view.events(Event.WATCHDOG)[-1] if view.events(Event.WATCHDOG) else None)
 
 
 def no_reason(case: Case, view: InstanceView) -> Answer:
@@ -84,8 +82,4 @@ def not_starting(case: Case, view: InstanceView) -> Answer:
     """Ask that it does not load or compile right now."""
     if view.is_starting:
         return no(f"{view.name} is still starting", Kind.LOG)
-    return (
-        yes(f"{view.name} is not starting", Kind.LOG)
-        if view.is_starting is False
-        else unknown("no start-up lines")
-    )
+    return yes(f"{view.name} is not starting", Kind.LOG) if view.is_starting is False else unknown("no start-up lines")

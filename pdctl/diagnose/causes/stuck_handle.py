@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pdctl.diagnose.analyzer import FAILURES, STALLS, Analyzer, proves, requires, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
+from pdctl.diagnose.bursts import abort_burst, burst
 from pdctl.diagnose.case import Case
-from pdctl.diagnose.predicates import abort_burst, alive, burst, gpus_do_not_spin, stalled
+from pdctl.diagnose.predicates import alive, gpus_do_not_spin, stalled
 from pdctl.diagnose.ranks import handle_wait
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
@@ -18,12 +19,7 @@ def waiting_thread(view: InstanceView) -> Answer:
     found = []
     for dump in dumps:
         if dump:
-            waits = [
-                (process, name)
-                for process in dump
-                for thread in process.threads
-                if (name := handle_wait(thread))
-            ]
+            waits = [(process, name) for process in dump for thread in process.threads if (name := handle_wait(thread))]
             if not waits:
                 return no(f"no thread of {view.name} waits for a transfer", Kind.STACKS, dump[0].place)
             found.append(waits)

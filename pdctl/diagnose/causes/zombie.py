@@ -8,7 +8,7 @@ from pdctl.diagnose.case import Case
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event
-from pdctl.evidence.records import Place
+from pdctl.evidence.records import Place, Process
 
 
 def _parent_lives(case: Case, view: InstanceView) -> Answer:
@@ -19,32 +19,40 @@ def _parent_lives(case: Case, view: InstanceView) -> Answer:
     return yes(f"{view.name} answers", Kind.HTTP)
 
 
-def _rank_dead(case: Case, view: InstanceView) -> Answer:
+_RANKS = ("scheduler", "Worker", "EngineCore", "detokenizer")
+
+
+def _is_rank(process: Process) -> bool:
+    return bool(process.rank) or any(word in process.label for word in _RANKS)
+
+
+def _dead_rank(case: Case, view: InstanceView) -> Answer:
     place = Place(f"{view.name}/process.toml")
     states = [item for item in view.processes if item.state]
     if not states:
         return unknown(f"the processes of {view.name} are not known")
-    dead = [item for item in states if item.state in ("gone", "Z")]
-    if dead and len(dead) < len(states):
-        return yes(
-            f"{view.name}: {dead[0].label} is dead, {len(states) - len(dead)} others live",
-            Kind.PROCESS,
-            place,
-            len(dead),
-        )
-    tp = view.raw.tp or 1
-    ranks = [
-        item
-        for item in states
-        if "scheduler" in item.label or "Worker" in item.label or "EngineCore" in item.label
-    ]
-    nodes = view.raw.nodes or 1
-    if len(ranks) > 1 and nodes == 1 and len(ranks) < tp and "scheduler" in ranks[0].label:
-        return yes(f"{view.name}: {len(ranks)} of {tp} ranks are there", Kind.PROCESS, place, len(ranks))
-    helpers = [item for item in states if "detokenizer" in item.label]
-    if helpers and not any("scheduler" in item.label for item in states):
-        return yes(f"{view.name} has a detokenizer and no scheduler", Kind.PROCESS, place, 0)
-    return no(f"{view.name}: all {len(states)} processes live", Kind.PROCESS, place, 0)
+    dead = [item for item in states if item.state in ("gone", "Z") and _is_rank(item)]
+    if not dead or len(dead) == len(states):
+        return no(f"{view.name}: none of {len(states)} processes is dead beside living ones", Kind.PROCESS, place, 0)
+    text = f"{view.name}: {dead[0].label} is dead, {len(states) - len(dead)} others live"
+    return yes(text, Kind.PROCESS, place, len(dead))
+
+
+def _missing_rank(case: Case, view: InstanceView) -> Answer:
+    """Fewer ranks are listed than there should be; a list made by hand may be short, so this only suggests."""
+    place = Place(f"{view.name}/process.toml")
+    alive = [item for item in view.processes if item.state not in (None, "gone", "Z")]
+    schedulers = [item for item in alive if "scheduler" in item.label]
+    should = view.raw.tp or 1
+    if any("detokenizer" in item.label for item in alive) and len(schedulers) < (should if view.raw.nodes == 1 else 1):
+        text = f"{view.name}: {len(schedulers)} of {should} schedulers are there"
+        return yes(text, Kind.PROCESS, place, len(schedulers))
+    return unknown("no rank is known to be missing")
+
+
+def _dead_or_missing(case: Case, view: InstanceView) -> Answer:
+    missing = _missing_rank(case, view)
+    return missing if missing.is_true else _dead_rank(case, view)
 
 
 def _child_died(case: Case, view: InstanceView) -> Answer:
@@ -64,12 +72,13 @@ def _health_lies(case: Case, view: InstanceView) -> Answer:
 ANALYZER = Analyzer(
     code="PD0103",
     roles=ENGINES,
-    inputs=(Kind.PROCESS, Kind.LOG, Kind.HTTP),
+    inputs=(Kind.METRICS, Kind.PROCESS, Kind.LOG, Kind.HTTP),
     explains=(*STALLS, *FAILURES, Symptom.CRASHED, Symptom.UNHEALTHY),
     checks=(
         requires("the parent lives", _parent_lives),
-        requires("a rank is dead", _rank_dead),
-        proves("a dead rank beside living processes", _rank_dead),
+        requires("a rank is dead or missing", _dead_or_missing),
+        proves("a dead rank beside living processes", _dead_rank),
+        suggests("a rank is missing", _missing_rank),
         suggests("it says that a child died", _child_died),
         suggests("health is good all the same", _health_lies),
     ),

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.api.instance import Instance, free_port, running
+from tests.engine.api.instance import Instance, running
+from tests.ports import free_port
 
 PEER = "127.0.0.1:8998"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,17 +15,12 @@ import httpx
 import msgspec
 
 from engine.messages import Generate
+from tests.ports import free_port
 from tests.waiting import eventually
 
 REPOSITORY = Path(__file__).parents[3]
 SERVE_FAKE = (sys.executable, str(Path(__file__).with_name("serve_fake.py")))
 WAIT_S = 30.0
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on now; the kernel does not name the same one again soon."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 class Instance:

@@ -14,8 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.engine.api.instance import REPOSITORY, SERVE_FAKE, WAIT_S, Instance, free_port, running, start, stop
+from tests.engine.api.instance import REPOSITORY, SERVE_FAKE, WAIT_S, Instance, running, start, stop
 from tests.engine.api.test_streams import raw_post
+from tests.ports import free_port
 from tests.waiting import eventually
 
 BODY = {"text": "hello", "sampling_params": {"max_new_tokens": 8}}

@@ -15,9 +15,10 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.engine.api.instance import WAIT_S, Instance, free_port, running, start, stop
+from tests.engine.api.instance import WAIT_S, Instance, running, start, stop
 from tests.engine.api.test_generate import events
 from tests.engine.api.test_streams import raw_post
+from tests.ports import free_port
 from tests.waiting import eventually
 
 ENGINE = (sys.executable, "-m", "engine")

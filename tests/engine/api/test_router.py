@@ -19,9 +19,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.engine.api.instance import WAIT_S, Instance, free_port, running
+from tests.engine.api.instance import WAIT_S, Instance, running
 from tests.engine.api.test_generate import events
 from tests.engine.api.test_streams import raw_post
+from tests.ports import free_port
 from tests.waiting import eventually
 
 SMG = shutil.which("smg") or str(Path(sys.executable).with_name("smg"))

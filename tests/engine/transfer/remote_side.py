@@ -5,10 +5,17 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
 from transfer_sides import Decode, Prefill, Registry
+
+from engine.kvcache.pool import KVPool
+from engine.transfer.contract import layout_of
+from engine.transfer.frames import Geometry
+from engine.transfer.nixl_backend import Agent, ReadState
+from engine.transfer.runs import Place, Run, descriptors, merge
 
 # Children are forked from a process that has torch but neither threads nor NIXL: 0.1 s instead of 3 s each.
 _context = multiprocessing.get_context("forkserver")
@@ -63,6 +70,38 @@ class RemoteDecode(RemotePrefill):
         self._start(_serve_decode, peers, changes)
 
 
+class RemoteReader(RemotePrefill):
+    """A bare NIXL agent that reads a prefill's whole pool many times over in one READ."""
+
+    def __init__(self, metadata: bytes, geometry: Geometry) -> None:
+        self._start(_serve_reader, metadata, geometry)
+
+    def post(self) -> None:
+        """Post the READ; returns when it is on its way."""
+        self.call("__call__")
+
+
+def _serve_reader(pipe: Connection, transports: str | None, metadata: bytes, geometry: Geometry) -> None:
+    _use(transports)
+    pool = KVPool(layout_of(geometry))
+    agent = Agent("reader", pool)
+    peer = agent.add_peer(metadata)
+    pages = list(range(pool.layout.pages))
+    place = Place(geometry.address, pool.layout)
+    connected = agent.read(peer, *descriptors(place, Place(pool.address, pool.layout), merge([0], [0])))
+    while agent.poll(connected) is ReadState.RUNNING:
+        pass
+    pipe.send((True, ""))
+    runs = [Run(page, page, 1) for page in pages] * 20
+    here, there = descriptors(place, Place(pool.address, pool.layout), runs)
+
+    def post() -> None:
+        read = agent.read(peer, here, there)
+        assert agent.poll(read) is ReadState.RUNNING, read.error
+
+    _serve(pipe, post)
+
+
 def _serve_prefill(pipe: Connection, transports: str | None, port: int, changes: dict[str, Any]) -> None:
     _use(transports)
     registry, prefill = Registry(port), Prefill(**changes)
@@ -84,7 +123,7 @@ def _use(transports: str | None) -> None:
         os.environ["UCX_TLS"] = transports
 
 
-def _serve(pipe: Connection, side: Prefill | Decode) -> None:
+def _serve(pipe: Connection, side: Prefill | Decode | Callable[[], None]) -> None:
     while True:
         method, arguments = pipe.recv()
         target: Any = side

@@ -161,6 +161,32 @@ def test_a_fence_drops_the_agent_and_others_read_again(bench: Bench) -> None:
     assert bench.give() == [ReadFinished("staying", 3, 2 * PAGE_BYTES, 0.0)]
 
 
+def test_a_fence_after_a_failed_read_drops_the_agent(bench: Bench) -> None:
+    """ERR or a raise says nothing of the other descriptors: the pages are fenced only when the agent is gone."""
+    bench.give(order("a"))
+    bench.agents[0].posted[0].state = ReadState.ERROR
+    bench.give()
+    assert bench.agents[0].dropped is None
+    assert bench.give(FenceRoom("link", "a")) == [RoomFenced("a")]
+    assert bench.agents[0].dropped == []
+    assert bench.give(FenceRoom("link", "b")) == [RoomFenced("b")]
+    assert bench.agents[1].dropped is None
+
+
+def test_a_new_source_is_read_again(bench: Bench) -> None:
+    """When prefill's data plane has changed, what was being read begins again from the new address."""
+    bench.give(order("a", index=3))
+    bench.give(OpenPeer("link", "decode-1", b"second", Place(8192, LAYOUT)))
+    old, new = bench.agents
+    assert old.dropped == old.posted
+    (peer, here, there), (_, old_here, old_there) = new.posted[0].handle, old.posted[0].handle
+    assert peer == "second"
+    assert here == old_here
+    assert [row[0] - 8192 for row in there] == [row[0] - 4096 for row in old_there]
+    new.posted[0].state = ReadState.DONE
+    assert bench.give() == [ReadFinished("a", 3, 2 * PAGE_BYTES, 0.0)]
+
+
 def test_a_lost_link_settles_all_its_fences(bench: Bench) -> None:
     """Closing a link drops its agent, so every room of it is fenced without waiting."""
     bench.give(order("a"), FenceRoom("link", "a"))

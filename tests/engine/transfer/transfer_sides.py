@@ -164,6 +164,10 @@ class Prefill(Side):
         self.transfer = PrefillSource(self.config, self.pool, contract, self.clock, self.journal, self.supervisor)
         self.transfer.start()
 
+    def plane_pid(self) -> int:
+        """Process id of the data plane; 0 while there is none."""
+        return self.transfer._worker.pid or 0
+
     def announce(self, rid: str, room: int, prompt: list[int]) -> None:
         self.transfer.announce(rid, room, prompt, self.record(rid, room))
 
@@ -181,6 +185,11 @@ class Decode(Side):
         super().__init__(config_of(Role.DECODE, "decode-0", peers=peers, **changes))
         self.transfer = DecodeReader(self.config, self.pool, contract, self.clock, self.journal, self.supervisor, end)
         self.transfer.start()
+
+    def await_reading(self, rid: str) -> None:
+        """Wait until a READ of the room was posted."""
+        eventually(lambda: self.transfer._control.rooms[rid].reads)
+        eventually(lambda: any(peer.running for peer in self.transfer._worker._peers.values()))
 
     def open(self, rid: str, room: int, prompt: list[int], prefix_tokens: int = 0) -> None:
         bootstrap = self.config.peers[0]

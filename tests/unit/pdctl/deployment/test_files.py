@@ -90,6 +90,7 @@ def test_relative_paths_are_relative_to_the_file(tmp_path: Path, monkeypatch: py
         ("tp = 8", 'tp = "8"', "pd.toml:10: tp = '8' is wrong: Expected `int | null`, got `str`"),
         ("tp = 8", "tpp = 8", "pd.toml:10: unknown key `tpp`"),
         ('model = "smollm2"', 'modle = "smollm2"', "pd.toml:3: unknown key `modle`"),
+        ("[[instance]]", "[[instances]]", "pd.toml:5: unknown key `instances`"),
         ('dialect = "pdctl"', 'dialect = "vlm"', "pd.toml:17: dialect = 'vlm' must be one of"),
         ('manager = "shim"', 'manager = "shin"', "pd.toml:19: manager = 'shin' must be one of shim, systemd, none"),
         ('manager = "shim"', 'manager = "systemd"', "unit = None must be set where manager is systemd"),

@@ -10,6 +10,7 @@ import pytest
 from pdctl.deployment import layout
 from pdctl.deployment.model import Deployment, Instance, Role
 from pdctl.errors import UsageError
+from pdctl.managers import shim
 
 
 def laid_out(prefill: int = 1, decode: int = 1, ports: layout.Ports | None = None, cores: int = 2) -> Deployment:
@@ -53,6 +54,13 @@ def test_decode_knows_every_prefill() -> None:
     """It may dial only the peers it is told."""
     decode = laid_out(prefill=3).of_role(Role.DECODE)[0]
     assert option(decode, "--peers") == "127.0.0.1:8998,127.0.0.1:8999,127.0.0.1:9000"
+
+
+def test_router_lets_streams_end_as_long_as_engines_do() -> None:
+    """The engines drain for 30 s; smg cuts what is left at its grace, and pdctl kills it later still."""
+    router = laid_out().router
+    assert router is not None
+    assert 30 <= float(option(router, "--shutdown-grace-period-secs")) < shim.STOP_DEADLINE_S
 
 
 def test_router_knows_every_engine() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -237,10 +238,20 @@ def test_path_of_a_model(tmp_path: Path) -> None:
     """A file is served by its stem, a folder by its name; paths become absolute."""
     folder = tmp_path / "Qwen3-0.6B"
     folder.mkdir()
+    (folder / "config.json").write_text("{}")
     file = tmp_path / "some.gguf"
     file.write_bytes(b"GGUF")
     for path, name in ((folder, "Qwen3-0.6B"), (file, "some")):
         assert model_files.resolve(str(path), lambda *a: None, print) == model_files.ModelFile(path, name)
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe"])
+def test_path_that_cannot_be_a_model(tmp_path: Path, kind: str) -> None:
+    """Told at once, not by three processes that start, or wait for ever on a pipe."""
+    path = tmp_path / "m.gguf"
+    path.mkdir() if kind == "folder" else os.mkfifo(path)
+    with pytest.raises(UsageError, match=re.escape(f"{path} is no model: it ")):
+        model_files.resolve(str(path), lambda done, total: None, lambda message: None)
 
 
 def test_unknown_model() -> None:

@@ -75,6 +75,19 @@ def test_port_in_time_wait_is_free() -> None:
     preflight.check_ports([engine(f"http://127.0.0.1:{address[1]}")])
 
 
+def test_port_of_a_client_that_has_just_closed_is_explained() -> None:
+    """The kernel keeps it for a minute and names no process: that is no process of another user."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = socket.create_connection(listener.getsockname())
+        connection, _ = listener.accept()
+        port = client.getsockname()[1]
+        client.close()
+        assert connection.recv(1) == b""
+        connection.close()
+    with pytest.raises(PdctlError, match=rf"port {port} \(prefill-0\) is taken by a closed connection"):
+        preflight.check_ports([engine(f"http://127.0.0.1:{port}")])
+
+
 def test_address_of_another_machine() -> None:
     """One cannot listen there; the message says where the address came from."""
     with pytest.raises(PdctlError, match=r"cannot listen on 192\.0\.2\.1:30000") as caught:

@@ -9,7 +9,7 @@ import pytest
 from pdctl.collect.host_processes import ProcessRow, Table
 from pdctl.deployment.model import Role
 from pdctl.deployment.running import find
-from pdctl.errors import CannotTell
+from pdctl.errors import CannotTell, UsageError
 
 _TICKS = itertools.count(1)
 
@@ -167,3 +167,24 @@ def test_nothing_found_says_what_to_do() -> None:
     """A host without engines is an answer of its own, with the next step."""
     with pytest.raises(CannotTell, match="no engine or router"):
         find(Table(processes=(row(1, "/sbin/init"),)))
+
+
+def test_two_deployments_on_one_host_are_not_mixed() -> None:
+    """Pairs that know each other by their registries are told apart, and the user is asked for one."""
+    rows = [
+        row(10, "python -m engine --role prefill --port 30000 --bootstrap-port 8998", 30000, 8998),
+        row(11, "python -m engine --role decode --port 30002 --peers 127.0.0.1:8998", 30002),
+        row(20, "python -m engine --role prefill --port 40000 --bootstrap-port 9998", 40000, 9998),
+        row(21, "python -m engine --role decode --port 40002 --peers 127.0.0.1:9998", 40002),
+    ]
+    assert len(find(Table(processes=tuple(rows[:2]))).deployment.instances) == 2
+    with pytest.raises(UsageError, match="2 deployments run on this host") as caught:
+        find(Table(processes=tuple(rows)))
+    assert "--name" in (caught.value.hint or "")
+
+
+def test_a_router_that_shows_no_arguments_is_found_by_its_title_and_port() -> None:
+    """smg renames itself; the port is the one it listens on that is not its metrics' default."""
+    found = find(Table(processes=(row(10, "smg::router", 30001, 29000),)))
+    assert [(i.dialect, i.url) for i in found.deployment.instances] == [("smg", "http://127.0.0.1:30001")]
+    assert any("port is not in its command line" in note for note in found.untold)

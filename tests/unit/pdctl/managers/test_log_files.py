@@ -73,6 +73,18 @@ def test_lines_of_earlier_runs_are_left_out(log: Path) -> None:
     assert log_files.last_lines(log, 1, after_byte=size) == ["n"]
 
 
+def test_colours_are_left_out(log: Path) -> None:
+    """They hide the time stamp from the merge, and a pipe wants none."""
+    append(log, "\x1b[2m2026-11-29 10:00:02\x1b[0m \x1b[32m INFO\x1b[0m smg: two\n")
+    plain = log.with_name("plain.log")
+    append(plain, "2026-11-29 10:00:01,500 one\n2026-11-29 10:00:03,000 three\n")
+    assert [line.text for line in log_files.merged({"router": log, "engine": plain}, 9)] == [
+        "2026-11-29 10:00:01,500 one",
+        "2026-11-29 10:00:02  INFO smg: two",
+        "2026-11-29 10:00:03,000 three",
+    ]
+
+
 def test_absent_log_has_no_lines(tmp_path: Path) -> None:
     """An instance that never ran is no error."""
     assert log_files.last_lines(tmp_path / "none.log", 5) == []

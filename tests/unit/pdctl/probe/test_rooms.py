@@ -63,3 +63,15 @@ def test_live_and_failed_rooms_are_described() -> None:
         "prefill-0: room paired for 2.5 s, not ended",
         "decode-0: room failed (peer_silent)",
     )
+
+
+def test_no_stage_is_before_the_sending() -> None:
+    """A clock that is off by some milliseconds, or was set meanwhile, gives no negative times."""
+    legs = [leg("prefill", {"received": 99.995, "computed": 99.998}), leg("decode", {"landed": 100.002})]
+    stages = stage_times(legs, 100.0, by_router=True)
+    assert [(item.stage, item.at_ms, item.took_ms) for item in stages] == [
+        (Stage.ROUTER_ACCEPTED, 0.0, 0.0),
+        (Stage.PREFILL_QUEUED, 0.0, 0.0),
+        (Stage.PREFILL_COMPUTED, 0.0, 0.0),
+        (Stage.KV_LANDED, 2.0, 2.0),
+    ]

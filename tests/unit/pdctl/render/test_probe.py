@@ -90,6 +90,7 @@ def test_many_requests_get_a_line_each_and_failures_in_full() -> None:
     text = printed(*[result()] * 5, result(Verdict.NOT_PROVEN, why="it broke"))
     assert sum(line.split()[:2] == ["ok", "router"] for line in text.splitlines()) == 5
     assert text.count("it broke") == 1
+    assert text.splitlines()[-2].startswith("next: pdctl status")
     assert text.splitlines()[-1] == "not proven: 5 of 6 requests on demo"
 
 

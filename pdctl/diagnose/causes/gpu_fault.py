@@ -1,0 +1,71 @@
+"""PD0701: a GPU reported a fault."""
+
+from __future__ import annotations
+
+from pdctl.diagnose.analyzer import ENGINES, Analyzer, proves, suggests
+from pdctl.diagnose.answer import Answer, Kind, unknown, yes
+from pdctl.diagnose.case import Case
+from pdctl.diagnose.causes.crash_signs import EXPLAINS, place
+from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.signals import Event
+from pdctl.evidence.records import Place
+
+
+def _xid(case: Case, view: InstanceView) -> Answer:
+    for gpu in view.raw.gpus:
+        if gpu.xid:
+            return yes(
+                f"GPU {gpu.index} of {view.name} reports Xid {gpu.xid[0]}",
+                Kind.GPU,
+                Place(f"{view.name}/gpu.toml"),
+                gpu.xid[0],
+            )
+    found = view.end_events(Event.XID)
+    if found:
+        return yes(f"{view.name}: {found[0].text[:100]}", Kind.LOG, found[0].place, len(found))
+    if view.raw.gpus:
+        return unknown(f"the GPUs of {view.name} report no Xid")
+    return unknown(f"neither kernel log nor GPU faults of {view.name} are known")
+
+
+def _gpu_error(case: Case, view: InstanceView) -> Answer:
+    found = view.end_events(Event.GPU_ERROR)
+    if found:
+        return yes(f"{view.name}: {found[-1].text[:100]}", Kind.LOG, found[-1].place, len(found))
+    return unknown("no CUDA error is printed")
+
+
+def _died_of_it(case: Case, view: InstanceView) -> Answer:
+    dead = [item for item in view.raw.processes if item.state in ("gone", "Z") and (item.exit_code or item.signal)]
+    if dead and view.end_events(Event.GPU_ERROR):
+        return yes(
+            f"{dead[0].label} of {view.name} ended with {dead[0].exit_code or dead[0].signal}",
+            Kind.PROCESS,
+            place(view),
+        )
+    return unknown("no process is known to have died of it")
+
+
+def _ecc(case: Case, view: InstanceView) -> Answer:
+    broken = [gpu for gpu in view.raw.gpus if gpu.ecc_errors]
+    if broken:
+        return yes(
+            f"GPU {broken[0].index} counts {broken[0].ecc_errors} ECC errors",
+            Kind.GPU,
+            Place(f"{view.name}/gpu.toml"),
+        )
+    return unknown("no ECC errors are known")
+
+
+ANALYZER = Analyzer(
+    code="PD0701",
+    roles=ENGINES,
+    inputs=(Kind.GPU, Kind.LOG, Kind.PROCESS),
+    explains=EXPLAINS,
+    checks=(
+        proves("an Xid", _xid),
+        suggests("a CUDA error", _gpu_error),
+        suggests("a process died of it", _died_of_it),
+        suggests("ECC errors", _ecc),
+    ),
+)

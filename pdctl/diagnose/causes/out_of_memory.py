@@ -1,0 +1,79 @@
+"""PD0702, PD0703: a process was killed for memory, or the GPU ran out of it."""
+
+from __future__ import annotations
+
+from pdctl.diagnose.analyzer import ENGINES, Analyzer, proves, suggests
+from pdctl.diagnose.answer import Answer, Kind, unknown, yes
+from pdctl.diagnose.case import Case
+from pdctl.diagnose.causes.crash_signs import EXPLAINS, place
+from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.signals import Event
+
+
+def _killed(case: Case, view: InstanceView) -> Answer:
+    for process in view.raw.processes:
+        if process.oom_killed:
+            return yes(f"{process.label} of {view.name} was killed for memory", Kind.PROCESS, place(view))
+    found = view.end_events(Event.KERNEL_OOM)
+    if found:
+        return yes(f"{view.name}: {found[-1].text[:100]}", Kind.LOG, found[-1].place)
+    return unknown("no kernel line of a kill for memory")
+
+
+def _sigkill(case: Case, view: InstanceView) -> Answer:
+    killed = [item for item in view.processes if item.signal == 9 or item.exit_code in (-9, 137)]
+    if killed and not view.events(Event.ENGINE_DIED):
+        return yes(f"{killed[0].label} of {view.name} got SIGKILL", Kind.PROCESS, place(view), 9)
+    return unknown("no process was killed")
+
+
+def _child_killed(case: Case, view: InstanceView) -> Answer:
+    found = [item for item in view.end_events(Event.CHILD_DIED) if item.group("code") in ("-9", "137")]
+    if found:
+        return yes(f"{view.name}: {found[-1].text[:90]}", Kind.LOG, found[-1].place, len(found))
+    return unknown("no child is reported killed")
+
+
+def _fat(case: Case, view: InstanceView) -> Answer:
+    sizes = [item.rss_mb for item in view.processes if item.rss_mb]
+    if sizes and max(sizes) > 200_000:
+        return yes(
+            f"a process of {view.name} holds {max(sizes) / 1024:.0f} GB",
+            Kind.PROCESS,
+            place(view),
+            max(sizes),
+            "MB",
+        )
+    return unknown("no process is fat")
+
+
+HOST_MEMORY = Analyzer(
+    code="PD0702",
+    roles=ENGINES,
+    inputs=(Kind.PROCESS, Kind.LOG),
+    explains=EXPLAINS,
+    checks=(
+        proves("the kernel killed it", _killed),
+        suggests("SIGKILL", _sigkill),
+        suggests("a child was killed", _child_killed),
+        suggests("it was fat", _fat),
+    ),
+)
+
+
+def _gpu_oom(case: Case, view: InstanceView) -> Answer:
+    found = view.end_events(Event.GPU_OOM)
+    if found:
+        return yes(f"{view.name}: {found[-1].text[:110]}", Kind.LOG, found[-1].place, len(found))
+    return unknown("no line of a full GPU")
+
+
+GPU_MEMORY = Analyzer(
+    code="PD0703",
+    roles=ENGINES,
+    inputs=(Kind.LOG,),
+    explains=EXPLAINS,
+    checks=(proves("out of GPU memory", _gpu_oom),),
+)
+
+ANALYZERS = (HOST_MEMORY, GPU_MEMORY)

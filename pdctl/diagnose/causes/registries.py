@@ -1,0 +1,37 @@
+"""What routers list, and who of it can serve."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pdctl.diagnose.analyzer import FAILURES, STALLS
+from pdctl.diagnose.symptoms import Symptom
+from pdctl.diagnose.view import InstanceView
+
+EXPLAINS = (
+    *STALLS,
+    *FAILURES,
+    Symptom.REFUSED,
+    Symptom.UNHEALTHY,
+    Symptom.BYPASSED,
+    Symptom.ORPHANED,
+    Symptom.CLIENTS_LEFT,
+    Symptom.UNEVEN,
+)
+
+
+def serving(view: InstanceView) -> bool | None:
+    if view.is_alive is None:
+        return None
+    is_running = view.is_alive and not any(item.state == "T" for item in view.processes)
+    return is_running and not view.is_starting and view.health in (None, 200, 503)
+
+
+def json(body: str | None) -> object:
+    if not body:
+        return None
+    try:
+        value: object = msgspec.json.decode(body.encode())
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return value

@@ -1,0 +1,137 @@
+"""PD0803: a registry and the running processes disagree."""
+
+from __future__ import annotations
+
+from pdctl.diagnose.analyzer import EVERYONE, Analyzer, proves, suggests
+from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
+from pdctl.diagnose.case import Case
+from pdctl.diagnose.causes.addresses import host_of, port_of
+from pdctl.diagnose.causes.registries import EXPLAINS, json, serving
+from pdctl.diagnose.predicates import logged
+from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.signals import Event
+from pdctl.evidence.records import Place
+
+
+def _listed(view: InstanceView) -> list[tuple[str, str]]:
+    """Return (address, model) of the workers a router lists."""
+    found: list[tuple[str, str]] = []
+    for answer in view.raw.gets:
+        body = json(answer.body)
+        rows = body.get("workers") if isinstance(body, dict) else None
+        found.extend(
+            (str(row["url"]), str(row.get("model_id") or ""))
+            for row in (rows if isinstance(rows, list) else [])
+            if isinstance(row, dict) and isinstance(row.get("url"), str)
+        )
+    return found
+
+
+def _model_of(view: InstanceView) -> str:
+    """Return the model an instance says it serves."""
+    answer = view.get("/v1/models")
+    body = json(answer.body) if answer else None
+    rows = body.get("data") if isinstance(body, dict) else None
+    first = rows[0] if isinstance(rows, list) and rows else None
+    return str(first.get("id", "")) if isinstance(first, dict) else ""
+
+
+def _lists_the_wrong(case: Case, view: InstanceView) -> Answer:
+    place = Place(f"{view.name}/http.toml", pointer="/workers")
+    rows = _listed(view)
+    for url, model in rows:
+        worker = next(
+            (
+                one
+                for one in case.engines
+                if (host_of(one.raw.url), port_of(one.raw.url)) == (host_of(url), port_of(url))
+            ),
+            None,
+        )
+        if worker is None:
+            if (
+                case.engines
+                and all(one.raw.url for one in case.engines)
+                and host_of(url) not in {host_of(one.raw.url) for one in case.engines}
+            ):
+                return yes(f"{view.name} lists {url}, which is no instance any more", Kind.HTTP, place)
+            continue
+        rank = worker.follows
+        if rank is not None:
+            return yes(
+                f"{view.name} routes to {url}, but {worker.name} is node rank {rank}, no leader",
+                Kind.HTTP,
+                place,
+            )
+        own = _model_of(worker)
+        if model and own and model != own:
+            return yes(f"{view.name} lists {worker.name} under model {model}, it serves {own}", Kind.HTTP, place)
+        if worker.is_gone:
+            return yes(f"{view.name} lists {url}, but {worker.name} is gone", Kind.HTTP, place)
+    if rows:
+        return no(f"the {len(rows)} workers that {view.name} lists exist", Kind.HTTP, place, len(rows))
+    return unknown(f"{view.name} shows no list of workers")
+
+
+def _missing_though_alive(case: Case, view: InstanceView) -> Answer:
+    """A type is missing in the registry while its worker answers."""
+    for answer in view.raw.gets:
+        missing = _missing_types(json(answer.body))
+        for role in missing:
+            workers = [one for one in case.engines if one.role == role]
+            if (
+                workers
+                and all(serving(one) for one in workers)
+                and not any(one.is_refusing or one.is_hanging for one in workers)
+            ):
+                text = f"{view.name} {answer.path} misses {role}, but {workers[0].name} answers"
+                return yes(text, Kind.HTTP, Place(f"{view.name}/http.toml", pointer=answer.path))
+            if workers:
+                return no(f"{role} is missing because {workers[0].name} does not serve", Kind.HTTP)
+    return unknown(f"{view.name} does not say what is missing")
+
+
+def _missing_types(body: object) -> list[str]:
+    if isinstance(body, dict):
+        own = body.get("missing_worker_types")
+        found = [str(item) for item in own] if isinstance(own, list) else []
+        return found + [item for value in body.values() for item in _missing_types(value)]
+    if isinstance(body, list):
+        return [item for value in body for item in _missing_types(value)]
+    return []
+
+
+def _lease_lost(case: Case, view: InstanceView) -> Answer:
+    for one in case.views:
+        found = one.events(Event.KEEP_ALIVE_FAILED)
+        if found and one.is_alive:
+            return yes(f"{one.name} lives, but: {found[-1].text[:90]}", Kind.LOG, found[-1].place, len(found))
+    return unknown("no worker says that its registration lapsed")
+
+
+def _never_registered(case: Case, view: InstanceView) -> Answer:
+    """A prefill rank gave up registering, and serves HTTP all the same (sglang #23430)."""
+    for one in case.prefills:
+        found = one.events(Event.REGISTRATION_FAILED)
+        if found and one.is_alive is not False:
+            return yes(f"{one.name}: {found[-1].text[:90]}", Kind.LOG, found[-1].place, len(found))
+    return unknown("no rank says that it could not register")
+
+
+def _removed(case: Case, view: InstanceView) -> Answer:
+    return logged(view, Event.DISCOVERY_REMOVED, what="a worker removed from discovery")
+
+
+ANALYZER = Analyzer(
+    code="PD0803",
+    roles=EVERYONE,
+    inputs=(Kind.HTTP, Kind.LOG, Kind.PROCESS, Kind.SOURCE, Kind.TOPOLOGY),
+    explains=EXPLAINS,
+    checks=(
+        proves("the list has a worker that cannot serve", _lists_the_wrong),
+        proves("a living worker is missing", _missing_though_alive),
+        proves("a living worker lost its registration", _lease_lost),
+        proves("a rank never registered", _never_registered),
+        suggests("a worker was removed from discovery", _removed),
+    ),
+)

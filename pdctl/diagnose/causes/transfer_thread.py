@@ -1,0 +1,73 @@
+"""PD0302: a transfer worker of prefill is dead; rooms of its decode hang."""
+
+from __future__ import annotations
+
+from pdctl.diagnose.analyzer import Analyzer, proves, requires, suggests
+from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
+from pdctl.diagnose.case import Case
+from pdctl.diagnose.causes.thread_signs import EXPLAINS, has_such_threads, printed_death
+from pdctl.diagnose.predicates import alive, gpus_do_not_spin, stalled
+from pdctl.diagnose.standing import full_dumps, threads_running
+from pdctl.diagnose.symptoms import progress
+from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.signals import Gauge
+
+TRANSFER = ("transfer_worker", "Transfer")
+
+
+def _worker_missing(case: Case, view: InstanceView) -> Answer:
+    """Fewer transfer workers on one rank than on its siblings, or none."""
+    dumps = full_dumps(view.raw.stacks)
+    counts = [threads_running(process, *TRANSFER) for process in dumps]
+    if not counts or max(counts) == 0:
+        return unknown(f"no transfer workers in the dumps of {view.name}")
+    if min(counts) < max(counts):
+        index = counts.index(min(counts))
+        return yes(
+            f"a rank of {view.name} has {min(counts)} transfer workers, others {max(counts)}",
+            Kind.STACKS,
+            dumps[index].place,
+            min(counts),
+        )
+    return no(
+        f"every rank of {view.name} has {max(counts)} transfer workers",
+        Kind.STACKS,
+        dumps[0].place,
+        max(counts),
+    )
+
+
+def _one_decode_only(case: Case, view: InstanceView) -> Answer:
+    """Rooms of one decode stand still while another's move: they are sharded by decode."""
+    states = {peer.name: progress(peer, Gauge.TRANSFER) for peer in case.peers(view)}
+    still = [name for name, moved in states.items() if moved is False]
+    moving = [name for name, moved in states.items() if moved]
+    if still and moving:
+        return yes(f"transfers to {still[0]} stand still, those to {moving[0]} move", Kind.METRICS)
+    return unknown("the decodes do not differ")
+
+
+ANALYZER = Analyzer(
+    code="PD0302",
+    roles=("prefill",),
+    inputs=(
+        Kind.STACKS,
+        Kind.LOG,
+        Kind.GPU,
+        Kind.METRICS,
+        Kind.HTTP,
+        Kind.PROCESS,
+        Kind.TOPOLOGY,
+        Kind.PROBE,
+    ),
+    explains=EXPLAINS,
+    checks=(
+        requires("the family has such a thread", has_such_threads),
+        requires("prefill lives", alive),
+        requires("no GPU spins without a step", gpus_do_not_spin),
+        proves("a traceback ended it", printed_death(TRANSFER, Gauge.INFLIGHT)),
+        proves("a rank has fewer workers than its siblings", _worker_missing),
+        suggests("only one decode is affected", _one_decode_only),
+        suggests("computed rooms stand still", lambda case, view: stalled(case, view, Gauge.INFLIGHT)),
+    ),
+)

@@ -1,0 +1,128 @@
+"""Whole collections of servers that hang, over real sockets; the evidence is read back as the analysis reads it."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from pdctl.collect.session import Collector, collect
+from pdctl.deployment.model import Deployment, Instance, Role
+from pdctl.deployment.state import StateFolder
+from pdctl.errors import UsageError
+from pdctl.evidence.directory import read_directory
+from tests.fakes.bad_http import BadServer, drip_headers, not_found, whole
+
+METRICS = b'sglang:num_running_reqs{tp_rank="0"} %d.0\n'
+
+
+def deployment(*urls: str) -> Deployment:
+    return Deployment(
+        name="lab",
+        model="m",
+        instances=tuple(
+            Instance(name=f"prefill-{at}", role=Role.PREFILL, dialect="sglang", url=url) for at, url in enumerate(urls)
+        ),
+    )
+
+
+def test_with_everything_hung_the_directory_is_complete_in_time(tmp_path: Path) -> None:
+    """Endpoints that hang or drip leave records of timeouts, and the collection ends by its deadline."""
+    with BadServer({"/health": drip_headers}) as one, BadServer({"/metrics": drip_headers}) as two:
+        summary = collect(deployment(one.url, two.url), interval_s=0.2, timeout_s=3, out=tmp_path / "incident")
+    assert summary.took_s < 6
+    assert not summary.is_complete
+    assert {(item.instance, item.file) for item in summary.missing} >= {
+        ("prefill-0", "metrics.txt"),
+        ("prefill-1", "metrics.txt"),
+        ("prefill-0", "server_info.json"),
+    }
+    evidence = read_directory(tmp_path / "incident")
+    assert evidence.problems == ()
+    assert [item.gets[0].error for item in evidence.instances] == ["timeout", "timeout"]
+    assert evidence.instances[0].metrics is None
+    assert "timeout" in evidence.instances[0].capture.failed["metrics.txt"]
+
+
+def test_two_samples_are_told_apart(tmp_path: Path) -> None:
+    """The earlier scrape is the previous one, and the time between them is in the topology."""
+    counts = iter(range(5, 100))
+
+    def counting(connection, stop) -> None:  # type: ignore[no-untyped-def]
+        whole(METRICS % next(counts))(connection, stop)
+
+    with BadServer({"/metrics": counting, "/health": whole(b"")}, not_found) as server:
+        collect(deployment(server.url), interval_s=1.0, timeout_s=10, out=tmp_path / "incident")
+    evidence = read_directory(tmp_path / "incident")
+    instance = evidence.instances[0]
+    assert instance.metrics_prev is not None
+    assert instance.metrics is not None
+    assert instance.metrics_prev.series["sglang:num_running_reqs"][0].value == 5
+    assert instance.metrics.series["sglang:num_running_reqs"][0].value == 6
+    assert evidence.interval_s == pytest.approx(1.0, abs=0.9)
+
+
+def test_sampling_again_keeps_the_first_sample(tmp_path: Path) -> None:
+    """While a stall is suspected the span grows: the first sample stays, the second is replaced."""
+    counts = iter(range(5, 100))
+
+    def counting(connection, stop) -> None:  # type: ignore[no-untyped-def]
+        whole(METRICS % next(counts))(connection, stop)
+
+    with BadServer({"/metrics": counting, "/health": whole(b"")}, not_found) as server:
+        collector = Collector(deployment(server.url), tmp_path / "incident", folder=StateFolder(tmp_path, "lab"))
+        collector.take(interval_s=0.1, timeout_s=10)
+        first = read_directory(tmp_path / "incident")
+        collector.again(timeout_s=10)
+    later = read_directory(tmp_path / "incident")
+    values = [
+        (sample.series["sglang:num_running_reqs"][0].value if sample else None)
+        for evidence in (first, later)
+        for sample in (evidence.instances[0].metrics_prev, evidence.instances[0].metrics)
+    ]
+    assert values == [5, 6, 5, 7]
+    assert later.captured_prev_at == first.captured_prev_at
+    assert (later.interval_s or 0) > (first.interval_s or 0)
+
+
+def test_credentials_do_not_reach_the_disk(tmp_path: Path) -> None:
+    """Keys that an engine tells about itself are masked in every file."""
+    info = b'{"version":"0.5.16","api_key":"sk-verysecret","admin_api_key": "alsosecret", "token_usage": 5}'
+    routes = {"/server_info": whole(info), "/health": whole(b"Authorization: Bearer abcdef123456")}
+    with BadServer(routes, not_found) as server:
+        collect(deployment(server.url), interval_s=0.1, timeout_s=10, out=tmp_path / "incident")
+    text = b"".join(path.read_bytes() for path in (tmp_path / "incident").rglob("*") if path.is_file())
+    assert b"verysecret" not in text
+    assert b"alsosecret" not in text
+    assert b"abcdef123456" not in text
+    assert b'"token_usage": 5' in text
+
+
+def test_files_are_for_this_user_alone(tmp_path: Path) -> None:
+    """Logs may quote prompts: folders are 0700, files 0600."""
+    with BadServer({"/health": whole(b"")}, not_found) as server:
+        collect(deployment(server.url), interval_s=0.1, timeout_s=10, out=tmp_path / "incident")
+    paths = [tmp_path / "incident", *(tmp_path / "incident").rglob("*")]
+    assert {path.stat().st_mode & 0o777 for path in paths if path.is_dir()} == {0o700}
+    assert {path.stat().st_mode & 0o777 for path in paths if path.is_file()} == {0o600}
+
+
+def test_an_instance_elsewhere_is_read_by_http_only(tmp_path: Path) -> None:
+    """What cannot be seen from here is said so, with what to do; nothing of this host is put in its place."""
+    with BadServer({"/health": whole(b""), "/metrics": whole(METRICS % 1)}, not_found) as server:
+        instance = Instance(name="far", role=Role.DECODE, dialect="sglang", url=server.url, host="ssh:node7")
+        far = Deployment(name="lab", model="m", instances=(instance,))
+        collect(far, interval_s=0.1, timeout_s=10, out=tmp_path / "incident")
+    capture = tomllib.loads((tmp_path / "incident" / "far" / "capture.toml").read_text())
+    status = {item["name"]: item["status"] for item in capture["file"]}
+    assert status["metrics.txt"] == "ok"
+    absent = {"process.toml", "log.txt", "kernel.txt", "gpu.toml", "source.toml"}
+    assert {name for name in absent if status[name] == "absent"} == absent
+    assert "ssh:node7" in next(item["error"] for item in capture["file"] if item["name"] == "process.toml")
+
+
+def test_times_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    """A timeout shorter than the interval is an error of usage, before anything is asked."""
+    with pytest.raises(UsageError, match="do not go together"):
+        collect(deployment("http://127.0.0.1:9"), interval_s=5, timeout_s=5, out=tmp_path / "incident")
