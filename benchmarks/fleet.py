@@ -26,6 +26,7 @@ from pdctl.deployment.model import Deployment, Instance, Role
 
 METRICS_BYTES = 250_000
 SLOW_S = 2.0
+PER_HOST = 8
 LIMIT_S = 5.0
 LIMIT_MB = 250.0
 
@@ -102,7 +103,14 @@ def measure(count: int, interval_s: float) -> tuple[float, float, dict[str, int]
         assert server.stdout is not None
         ports = json.loads(server.stdout.readline())
         instances = tuple(
-            Instance(name=f"prefill-{at}", role=Role.PREFILL, dialect="sglang", url=f"http://127.0.0.1:{port}")
+            Instance(
+                name=f"prefill-{at}",
+                role=Role.PREFILL,
+                dialect="sglang",
+                url=f"http://127.0.0.1:{port}",
+                # Eight on this host, the others elsewhere: of those only HTTP is read.
+                host="local" if at < PER_HOST else f"ssh:node{at // PER_HOST}",
+            )
             for at, port in enumerate(ports)
         )
         deployment = Deployment(name="fleet", model="m", instances=instances)

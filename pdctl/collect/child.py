@@ -58,13 +58,14 @@ class Child(msgspec.Struct, frozen=True, kw_only=True):
 
     def describe(self) -> str:
         """Return what happened in a few words, with its last words."""
+        if self.end is End.MISSING:
+            return f"{self.argv[0]} is not installed here"
         words = (self.stderr.strip().splitlines() or [""])[-1][:300]
         tail = f": {words}" if words else ""
         what = {
             End.EXITED: f"ended with {self.code}",
             End.TIMEOUT: f"was killed after {self.took_ms / 1000:.1f} s without an end",
             End.TOO_LARGE: f"was killed after {len(self.stdout)} bytes of output",
-            End.MISSING: "is not installed here",
             End.NOT_STARTED: "could not be started",
         }[self.end]
         left = f"; pid {self.survivor} outlived SIGKILL and was left behind" if self.survivor else ""

@@ -6,6 +6,7 @@ Names change with the scraper: Prometheus 2.42 stores `sglang_num_running_reqs` 
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from urllib.parse import urlsplit
@@ -39,7 +40,8 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 
 async def take(target: Target, context: Context, prometheus: str) -> list[Taken]:
     """Ask for the last hour. Labels are those of a plain scrape: `instance` is HOST:PORT of the metrics address."""
-    end = now().timestamp()
+    # The library rounds to whole seconds; rounded down, the newest sample would be left out.
+    end = math.ceil(now().timestamp())
     step_s = max(15.0, WINDOW_S / POINTS)
     selector = selector_of(target)
     deadline_s = context.deadline.at_most(HISTORY_S)

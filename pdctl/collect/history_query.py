@@ -20,7 +20,8 @@ def main() -> int:
     """Print what Prometheus answers."""
     try:
         import requests
-        from prometheus_api_client import PrometheusApiClientException, PrometheusConnect
+        from prometheus_api_client import PrometheusConnect
+        from prometheus_api_client.exceptions import PrometheusApiClientException
     except ImportError as error:
         print(f"prometheus-api-client is not installed: pip install prometheus-api-client ({error})", file=sys.stderr)
         return MISSING

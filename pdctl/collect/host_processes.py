@@ -40,6 +40,8 @@ class ProcessRow(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
     cwd: str | None = None
     exe: str | None = None
     listening: tuple[int, ...] = ()
+    status_port: int | None = None
+    """Of a Dynamo worker."""
     threads: tuple[str, ...] = ()
     thread_states: dict[str, int] = {}
     tracer_pid: int | None = None

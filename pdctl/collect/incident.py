@@ -115,13 +115,15 @@ class IncidentDirectory:
         }
 
     def _write(self, path: Path, content: bytes) -> bool:
-        """Replace a file; a full disk costs this file, not the rest."""
-        draft = path.with_name(f".{path.name}.part")
+        """Write or replace a file; a full disk costs this file, not the rest."""
+        # Only what is there already can be lost by half a write.
+        draft = path.with_name(f".{path.name}.part") if path.exists() else path
         try:
             descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
-            draft.replace(path)
+            if draft is not path:
+                draft.replace(path)
         except OSError as error:
             self._unwritten = f"{path} could not be written: {error.strerror}"
             draft.unlink(missing_ok=True)

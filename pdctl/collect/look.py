@@ -81,19 +81,19 @@ def scrape(deployment: Deployment, interval_s: float, timeout_s: float) -> Scrap
     """Scrape every instance, twice where `interval_s` is above zero."""
 
     async def both() -> tuple[list[Taken], list[Taken]]:
-        async with Fetcher() as fetcher:
-            context = Context(fetcher=fetcher, deadline=Deadline(2 * timeout_s + interval_s), get_timeout_s=timeout_s)
-            targets = [Target(instance=instance) for instance in deployment.instances]
+        fetcher = Fetcher()
+        context = Context(fetcher=fetcher, deadline=Deadline(2 * timeout_s + interval_s), get_timeout_s=timeout_s)
+        targets = [Target(instance=instance) for instance in deployment.instances]
 
-            async def once() -> list[Taken]:
-                every = await asyncio.gather(*(metrics.take(item, context, "metrics.txt") for item in targets))
-                return [taken for items in every for taken in items]
+        async def once() -> list[Taken]:
+            every = await asyncio.gather(*(metrics.take(item, context, "metrics.txt") for item in targets))
+            return [taken for items in every for taken in items]
 
-            if interval_s <= 0:
-                return [], await once()
-            first = await once()
-            await asyncio.sleep(interval_s)
-            return first, await once()
+        if interval_s <= 0:
+            return [], await once()
+        first = await once()
+        await asyncio.sleep(interval_s)
+        return first, await once()
 
     first, second = asyncio.run(both())
     return _moving([instance.name for instance in deployment.instances], first, second)
@@ -135,6 +135,6 @@ async def _with_targets(
     use: Callable[[Sequence[Target], Context], Awaitable[list[list[Taken]]]],
 ) -> list[list[Taken]]:
     table = await host_processes.read(deadline_s=timeout_s)
-    async with Fetcher() as fetcher:
-        context = Context(fetcher=fetcher, deadline=Deadline(timeout_s))
-        return await use(locate.targets(deployment, folder, table), context)
+    fetcher = Fetcher()
+    context = Context(fetcher=fetcher, deadline=Deadline(timeout_s))
+    return await use(locate.targets(deployment, folder, table), context)

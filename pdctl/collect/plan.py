@@ -55,13 +55,17 @@ def in_between(target: Target, context: Context, host: HostFacts) -> list[Job]:
     ]
 
 
-def second_sample(target: Target, context: Context, host: HostFacts, after: Table) -> list[Job]:
-    """Return what shows the present."""
+def second_sample(target: Target, context: Context) -> list[Job]:
+    """Return what an instance says of the present."""
     return [
         Job(target, (METRICS,), 6.0, lambda: metrics.take(target, context, METRICS)),
         Job(target, gets.file_names(target, is_first=False), 6.0, lambda: gets.take(target, context, is_first=False)),
-        Job(target, processes.FILES, 6.0, lambda: processes.take(target, context, host, after)),
     ]
+
+
+def present(target: Target, context: Context, host: HostFacts, after: Table) -> list[Job]:
+    """Return what the operating system says of the present."""
+    return [Job(target, processes.FILES, 6.0, lambda: processes.take(target, context, host, after))]
 
 
 def dumps(target: Target, context: Context, name: str, mode: Mode = Mode.NONBLOCKING) -> list[Job]:

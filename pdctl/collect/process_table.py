@@ -93,12 +93,14 @@ def _descendants(roots: Iterable[int], stats: dict[int, dict[str, Any]]) -> Iter
 
 def _brief(pid: int, stat: dict[str, Any], boot: float) -> dict[str, Any]:
     folder = PROC / str(pid)
+    words = _words(folder / "cmdline")
     return {
         "kind": "process",
         "pid": pid,
+        "status_port": _status_port(folder) if any(word.startswith("dynamo") for word in words) else None,
         "started_at": boot + stat["start_ticks"] / TICKS,
         "read_at": time.time(),
-        "cmdline": _words(folder / "cmdline"),
+        "cmdline": words,
         "unit": _unit(_text(folder / "cgroup")),
         "stdout": _link(folder / "fd" / "1"),
         "exe": _link(folder / "exe"),
@@ -135,6 +137,14 @@ def _counts(states: Iterable[str]) -> dict[str, int]:
     for state in states:
         counts[state] = counts.get(state, 0) + 1
     return counts
+
+
+def _status_port(folder: Path) -> int | None:
+    """Return where a Dynamo worker answers /health and /metrics: a variable sets it, no flag."""
+    for item in _text(folder / "environ").split("\0"):
+        if item.startswith("DYN_SYSTEM_PORT=") and item[16:].isdigit():
+            return int(item[16:])
+    return None
 
 
 def _unit(cgroup: str) -> str | None:

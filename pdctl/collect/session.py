@@ -9,6 +9,7 @@ survey of this host ─┬> first sample ─────────────
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from datetime import datetime
@@ -99,22 +100,22 @@ class Collector:
 
     async def _run(self, timeout_s: float, body: Callable[[_Run], Awaitable[None]]) -> CollectionSummary:
         started = time.monotonic()
-        async with Fetcher() as fetcher:
-            is_fleet = len(self._deployment.instances) > FLEET
-            context = Context(
-                fetcher=fetcher,
-                deadline=Deadline(timeout_s - FINISH_S),
-                is_fleet=is_fleet,
-                get_timeout_s=FLEET_GET_S if is_fleet else GET_S,
-                prometheus=self._prometheus,
-            )
-            run = _Run(context, self._directory)
-            try:
-                await body(run)
-            finally:
-                # Also after Ctrl-C: what was taken stays readable.
-                run.give_up()
-                self._write_captures()
+        fetcher = Fetcher()
+        is_fleet = len(self._deployment.instances) > FLEET
+        context = Context(
+            fetcher=fetcher,
+            deadline=Deadline(timeout_s - FINISH_S),
+            is_fleet=is_fleet,
+            get_timeout_s=FLEET_GET_S if is_fleet else GET_S,
+            prometheus=self._prometheus,
+        )
+        run = _Run(context, self._directory)
+        try:
+            await body(run)
+        finally:
+            # Also after Ctrl-C: what was taken stays readable.
+            run.give_up()
+            self._write_captures()
         return summarise(self._directory, fetcher, took_s=round(time.monotonic() - started, 2))
 
     async def _both(self, run: _Run, tier: int, interval_s: float) -> None:
@@ -151,14 +152,15 @@ class Collector:
         host = self._host
         self._directory.write_topology(records.now(), self._prev_at)
         self._progress("second sample")
+        told = run.start(job for target in targets for job in plan.second_sample(target, run.context))
         roots = sorted({target.pid for target in targets if target.pid is not None})
         after = host_processes.Table()
         if roots:
             after = await host_processes.read(roots, deadline_s=run.deadline.at_most(SURVEY_S))
-        jobs = [job for target in targets for job in plan.second_sample(target, run.context, host, after)]
+        jobs = [job for target in targets for job in plan.present(target, run.context, host, after)]
         if tier >= 1:
             jobs += [job for target in suspects for job in plan.dumps(target, run.context, plan.STACKS)]
-        await run.do(jobs)
+        await asyncio.gather(told, run.start(jobs, is_local=True))
         if tier >= 2:
             # One instance after the other: never all ranks of both roles at a standstill.
             for target in suspects:
@@ -189,19 +191,23 @@ class _Run:
         self._pending: set[tuple[str, str]] = set()
         self._tasks: list[asyncio.Future[list[None]]] = []
 
-    def start(self, jobs: Iterable[Job]) -> asyncio.Future[list[None]]:
-        """Run jobs in the background."""
+    def start(self, jobs: Iterable[Job], *, is_local: bool = False) -> asyncio.Future[list[None]]:
+        """Run jobs in the background. Local ones do not wait for places that hung endpoints hold."""
         by_target: dict[str, list[Job]] = {}
         for job in jobs:
             by_target.setdefault(job.target.name, []).append(job)
             self._pending |= {(job.target.name, name) for name in job.files}
-        task: asyncio.Future[list[None]] = asyncio.gather(*(self._instance(items) for items in by_target.values()))
+        # Who let us wait longest before goes first: its time runs while the others answer.
+        ordered = sorted(by_target, key=self._took_ms, reverse=True)
+        task: asyncio.Future[list[None]] = asyncio.gather(
+            *(self._instance(by_target[name], is_local) for name in ordered)
+        )
         self._tasks.append(task)
         return task
 
     async def do(self, jobs: Iterable[Job]) -> None:
-        """Run jobs to their end."""
-        await self.start(jobs)
+        """Run local jobs to their end."""
+        await self.start(jobs, is_local=True)
 
     def give_up(self) -> None:
         """End what still runs and record what it would have taken."""
@@ -211,8 +217,11 @@ class _Run:
             lost = Taken(name=name, status=Status.TIMEOUT, error="the collection was interrupted", at=records.now())
             self._directory.add(owner, [lost])
 
-    async def _instance(self, jobs: Sequence[Job]) -> None:
-        async with self._slots:
+    def _took_ms(self, name: str) -> float:
+        return max((item.took_ms or 0.0 for item in self._directory.taken[name].values()), default=0.0)
+
+    async def _instance(self, jobs: Sequence[Job], is_local: bool) -> None:
+        async with contextlib.nullcontext() if is_local else self._slots:
             await asyncio.gather(*(self._job(job) for job in jobs))
 
     async def _job(self, job: Job) -> None:

@@ -160,7 +160,11 @@ def _seen(row: ProcessRow, line: CommandLine, table: Table, parent: ProcessRow |
     role = Role.ROUTER if line.is_router else _role(line, flags)
     if role is None:
         notes.append("its role is not in its command line; taken as unified")
-    port = flags.number(line.port_flags) or line.default_ports.get(role or "", line.default_ports.get(""))
+    port = (
+        flags.number(line.port_flags)
+        or row.status_port
+        or line.default_ports.get(role or "", line.default_ports.get(""))
+    )
     if listening and port not in listening and not flags.number(line.port_flags):
         port = min(set(listening) - {line.default_metrics_port} or listening)
         notes.append("its HTTP port is not in its command line; the lowest that it listens on was taken")

@@ -23,8 +23,8 @@ USERS = b"4711, GPU-bb\n4712, GPU-bb\n"
 
 def read() -> Gpus:
     async def once() -> Gpus:
-        async with Fetcher() as fetcher:
-            return await gpu.read(Context(fetcher=fetcher, deadline=Deadline(10)))
+        fetcher = Fetcher()
+        return await gpu.read(Context(fetcher=fetcher, deadline=Deadline(10)))
 
     return asyncio.run(once())
 

@@ -37,10 +37,10 @@ def needs(what: str, is_there: bool) -> None:
 
 def taken(url: str, engine_url: str) -> Taken:
     async def once() -> Taken:
-        async with Fetcher() as fetcher:
-            instance = Instance(name="p", role=Role.PREFILL, dialect="sglang", url=engine_url)
-            context = Context(fetcher=fetcher, deadline=Deadline(30))
-            return (await history.take(Target(instance=instance), context, url))[0]
+        fetcher = Fetcher()
+        instance = Instance(name="p", role=Role.PREFILL, dialect="sglang", url=engine_url)
+        context = Context(fetcher=fetcher, deadline=Deadline(30))
+        return (await history.take(Target(instance=instance), context, url))[0]
 
     return asyncio.run(once())
 

@@ -105,3 +105,25 @@ def test_systemd_facts_that_are_not_set_are_unknown() -> None:
         "restarts": 3,
         "need_daemon_reload": False,
     }
+
+
+def test_the_status_port_of_a_dynamo_worker_is_read_from_its_environment() -> None:
+    """No flag tells it; of all other processes the environment is not even opened."""
+    script = "import sys; print(flush=True); sys.stdin.read()"
+    environment = {"DYN_SYSTEM_PORT": "18011"}
+    worker, other = (
+        subprocess.Popen(
+            [sys.executable, "-c", script, word], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        )
+        for word in ("dynamo.mocker", "something")
+    )
+    try:
+        for process in (worker, other):
+            assert process.stdout is not None
+            process.stdout.readline()
+        table = asyncio.run(host_processes.read(deadline_s=10))
+    finally:
+        worker.communicate()
+        other.communicate()
+    seen = {row.pid: row.status_port for row in table.processes}
+    assert (seen[worker.pid], seen[other.pid]) == (18011, None)

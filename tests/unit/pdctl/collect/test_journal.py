@@ -68,9 +68,9 @@ def journald() -> Iterator[Journald]:
 
 def taken_of(journald: Journald) -> dict[str, Taken]:
     async def once() -> list[Taken]:
-        async with Fetcher() as fetcher:
-            context = Context(fetcher=fetcher, deadline=Deadline(30))
-            return await journal.take_journal(UNIT, context, source=(f"--namespace={journald.namespace}",))
+        fetcher = Fetcher()
+        context = Context(fetcher=fetcher, deadline=Deadline(30))
+        return await journal.take_journal(UNIT, context, source=(f"--namespace={journald.namespace}",))
 
     return {item.name: item for item in asyncio.run(once())}
 

@@ -18,8 +18,8 @@ XID = b"[Fri Jun 19 03:11:28 2026] NVRM: Xid (PCI:0000:3b:00): 79, GPU has falle
 
 def taken() -> Taken:
     async def once() -> Taken:
-        async with Fetcher() as fetcher:
-            return await kernel.take(Context(fetcher=fetcher, deadline=Deadline(20)))
+        fetcher = Fetcher()
+        return await kernel.take(Context(fetcher=fetcher, deadline=Deadline(20)))
 
     return asyncio.run(once())
 

@@ -25,8 +25,8 @@ DEATH = "[2026-06-19 01:00:00 TP0] Exception in thread Thread-7 (bootstrap_threa
 
 def taken_of(*paths: Path, tail_bytes: int = 4 << 20) -> dict[str, Taken]:
     async def once() -> list[Taken]:
-        async with Fetcher() as fetcher:
-            return await take_files(paths, Context(fetcher=fetcher, deadline=Deadline(30)), tail_bytes)
+        fetcher = Fetcher()
+        return await take_files(paths, Context(fetcher=fetcher, deadline=Deadline(30)), tail_bytes)
 
     return {item.name: item for item in asyncio.run(once())}
 

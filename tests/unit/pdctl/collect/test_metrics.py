@@ -25,10 +25,10 @@ def scrape(behaviour: Behaviour, *, timeout_s: float = 1.0, is_fleet: bool = Fal
 
 def take(url: str, *, timeout_s: float = 1.0, is_fleet: bool = False) -> Taken:
     async def once() -> Taken:
-        async with Fetcher() as fetcher:
-            context = Context(fetcher=fetcher, deadline=Deadline(60), is_fleet=is_fleet, get_timeout_s=timeout_s)
-            instance = Instance(name="i", role=Role.PREFILL, dialect="sglang", url=url)
-            return (await metrics.take(Target(instance=instance), context, "metrics.txt"))[0]
+        fetcher = Fetcher()
+        context = Context(fetcher=fetcher, deadline=Deadline(60), is_fleet=is_fleet, get_timeout_s=timeout_s)
+        instance = Instance(name="i", role=Role.PREFILL, dialect="sglang", url=url)
+        return (await metrics.take(Target(instance=instance), context, "metrics.txt"))[0]
 
     return asyncio.run(once())
 

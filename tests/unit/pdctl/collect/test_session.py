@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from pdctl.collect.session import Collector, collect
+from pdctl.deployment import files
 from pdctl.deployment.model import Deployment, Instance, Role
 from pdctl.deployment.state import StateFolder
 from pdctl.errors import UsageError
 from pdctl.evidence.directory import read_directory
 from tests.fakes.bad_http import BadServer, drip_headers, not_found, whole
+from tests.waiting import eventually
 
 METRICS = b'sglang:num_running_reqs{tp_rank="0"} %d.0\n'
 
@@ -126,3 +132,50 @@ def test_times_that_cannot_be_are_refused(tmp_path: Path) -> None:
     """A timeout shorter than the interval is an error of usage, before anything is asked."""
     with pytest.raises(UsageError, match="do not go together"):
         collect(deployment("http://127.0.0.1:9"), interval_s=5, timeout_s=5, out=tmp_path / "incident")
+
+
+def test_an_interrupt_leaves_what_was_taken(tmp_path: Path) -> None:
+    """Ctrl-C in the middle: the directory is readable, and says of each missing file that it was interrupted."""
+    script = (
+        "import sys\nfrom pathlib import Path\nfrom pdctl.collect.session import collect\n"
+        "from pdctl.deployment import files\n"
+        "collect(files.load(Path(sys.argv[1])), interval_s=1, timeout_s=60, out=Path(sys.argv[2]))\n"
+    )
+    out = tmp_path / "incident"
+    with BadServer({"/metrics": whole(METRICS % 1)}) as server:
+        files.save(deployment(server.url), tmp_path / "pd.toml")
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, str(tmp_path / "pd.toml"), str(out)],
+            cwd=Path(__file__).parents[4],
+            stderr=subprocess.PIPE,
+        )
+        # /health hangs for its 4 s when the second scrape is there already.
+        eventually((out / "prefill-0" / "metrics.txt").exists)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+    assert b"KeyboardInterrupt" in err
+    evidence = read_directory(out)
+    assert evidence.problems == ()
+    assert evidence.instances[0].metrics is not None
+    assert evidence.instances[0].capture.failed["http.toml"] == "the collection was interrupted"
+
+
+def test_a_full_disk_costs_the_files_that_do_not_fit(tmp_path: Path) -> None:
+    """What was written before is readable, and the summary says that the rest is not there."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root to mount a small file system")
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(small)], check=True)
+    try:
+        big = whole(b"".join(b'sglang:num_running_reqs{rank="%d"} 1\n' % rank for rank in range(3000)))
+        with BadServer({"/metrics": big, "/health": whole(b"")}, not_found) as server:
+            summary = collect(deployment(server.url), interval_s=0.1, timeout_s=10, out=small / "incident")
+        assert not summary.is_complete
+        assert "No space left" in (summary.unwritten or "")
+        assert "metrics.txt" in {item.file for item in summary.missing}
+        evidence = read_directory(small / "incident")
+        assert [instance.name for instance in evidence.instances] == ["prefill-0"]
+        assert not list((small / "incident").rglob("*.part"))
+    finally:
+        subprocess.run(["umount", str(small)], check=True)

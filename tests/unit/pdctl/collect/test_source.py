@@ -53,14 +53,14 @@ class Engine:
         """Return source.toml as the collector writes it."""
 
         async def once() -> list[Taken]:
-            async with Fetcher() as fetcher:
-                context = Context(fetcher=fetcher, deadline=Deadline(30), get_timeout_s=0.2)
-                instance = Instance(name="p", role=Role.PREFILL, dialect="sglang", url="http://127.0.0.1:9")
-                target = Target(instance=instance, pid=self.process.pid)
-                table = await host_processes.read((self.process.pid,), deadline_s=10)
-                sources = await source.read([target], context)
-                host = HostFacts(table=table, kernel=Taken(name="kernel.txt"), gpus=gpu.Gpus(), sources=sources)
-                return await source.take(target, context, host)
+            fetcher = Fetcher()
+            context = Context(fetcher=fetcher, deadline=Deadline(30), get_timeout_s=0.2)
+            instance = Instance(name="p", role=Role.PREFILL, dialect="sglang", url="http://127.0.0.1:9")
+            target = Target(instance=instance, pid=self.process.pid)
+            table = await host_processes.read((self.process.pid,), deadline_s=10)
+            sources = await source.read([target], context)
+            host = HostFacts(table=table, kernel=Taken(name="kernel.txt"), gpus=gpu.Gpus(), sources=sources)
+            return await source.take(target, context, host)
 
         (taken,) = asyncio.run(once())
         assert taken.error is None, taken.error
