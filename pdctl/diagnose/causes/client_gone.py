@@ -35,9 +35,11 @@ def _engines_work(case: Case, view: InstanceView) -> Answer:
         return yes("the engines work", Kind.METRICS)
     if any(case.stepped_during(probe) for probe in case.probes):
         return yes("the engines worked while the probes waited", Kind.LOG)
+    stall = next((item for item in case.symptoms if item.symptom is Symptom.STALLED), None)
+    # An engine that nobody asks for anything stands still as well.
     return (
-        no("no engine is known to work", Kind.METRICS)
-        if case.is_moving is False
+        no(stall.text, Kind.METRICS, stall.place)
+        if stall
         else unknown("nothing tells whether the engines work")
     )
 

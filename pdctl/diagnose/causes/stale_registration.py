@@ -27,13 +27,30 @@ def _listed(view: InstanceView) -> list[tuple[str, str]]:
     return found
 
 
-def _model_of(view: InstanceView) -> str:
-    """Return the model an instance says it serves."""
+_NO_MODEL = ("", "unknown", "default", "none")
+"""What a router calls the model of a worker that was added by its address alone."""
+
+
+def _models_of(view: InstanceView) -> tuple[str, ...]:
+    """Return the models an instance says it serves."""
     answer = view.get("/v1/models")
     body = json(answer.body) if answer else None
     rows = body.get("data") if isinstance(body, dict) else None
-    first = rows[0] if isinstance(rows, list) and rows else None
-    return str(first.get("id", "")) if isinstance(first, dict) else ""
+    return tuple(str(row["id"]) for row in rows or () if isinstance(row, dict) and row.get("id"))
+
+
+def _is_other_model(model: str, own: tuple[str, ...], listed: list[str]) -> bool:
+    """Return whether a router's name of a model is none of a worker's; a path and its last part are one model.
+
+    A router that names no model of any worker asks for none; one that names some routes past the others.
+    """
+    if model.lower() in _NO_MODEL:
+        return bool(own) and any(name.lower() not in _NO_MODEL for name in listed)
+    return bool(own) and _last_part(model) not in map(_last_part, own)
+
+
+def _last_part(model: str) -> str:
+    return model.rstrip("/").rpartition("/")[2].lower()
 
 
 def _lists_the_wrong(case: Case, view: InstanceView) -> Answer:
@@ -63,9 +80,11 @@ def _lists_the_wrong(case: Case, view: InstanceView) -> Answer:
                 Kind.HTTP,
                 place,
             )
-        own = _model_of(worker)
-        if model and own and model != own:
-            return yes(f"{view.name} lists {worker.name} under model {model}, it serves {own}", Kind.HTTP, place)
+        own = _models_of(worker)
+        if _is_other_model(model, own, [name for _, name in rows]):
+            return yes(
+                f"{view.name} lists {worker.name} under model {model}, it serves {own[0]}", Kind.HTTP, place
+            )
         if worker.is_gone:
             return yes(f"{view.name} lists {url}, but {worker.name} is gone", Kind.HTTP, place)
     if rows:
