@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def recover(folder: StateFolder, deployment: Deployment, request: Request, opera
     with exclusive.sole_operator(folder):
         ledger = Ledger(folder.folder)
         half_done = ledger.unfinished()
-        if half_done is not None and _must_be_finished(folder, ledger, half_done):
+        if half_done is not None and _must_be_finished(folder, ledger, half_done, operations.say):
             return _continued(folder, ledger, half_done.id, request, operations)
         phases = Phases()
         proposal, targets = propose(folder, deployment, request, operations, phases)
@@ -45,12 +46,12 @@ class _Run:
     phases: Phases
 
 
-def _must_be_finished(folder: StateFolder, ledger: Ledger, half_done: Recovery) -> bool:
+def _must_be_finished(folder: StateFolder, ledger: Ledger, half_done: Recovery, say: Callable[[str], None]) -> bool:
     """Return whether an earlier recovery has stopped something; if not, it is given up for good.
 
     Under the lock that its executor, should it still come, takes before its first signal.
     """
-    with folder.locked(lambda line: None):
+    with folder.locked(say):
         if ledger.recovery(half_done.id).has(Step.STOPPING):
             return True
         Notes(ledger, half_done.id).note(Step.ENDED, detail="its client was gone", outcome=Outcome.ABANDONED)
