@@ -23,6 +23,9 @@ from pdctl.recover.request import Operations, Phases, Request, Result
 def recover(folder: StateFolder, deployment: Deployment, request: Request, operations: Operations) -> Result:
     """Do it all. Raises Refused by a gate, PdctlError where nothing was stopped; GoneOn after Ctrl-C."""
     if request.dry_run:
+        half_done = Ledger(folder.folder).unfinished()
+        if half_done is not None and half_done.has(Step.STOPPING):
+            operations.say(f"{half_done.id} is half done; without --dry-run this would only finish it")
         proposal, _ = propose(folder, deployment, request, operations, Phases())
         return Result(deployment=deployment.name, recovery=None, outcome=None, proposal=proposal)
     with exclusive.sole_operator(folder):
