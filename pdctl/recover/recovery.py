@@ -6,13 +6,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
+from pdctl.deployment import layout
 from pdctl.deployment.model import Deployment
 from pdctl.deployment.state import StateFolder
 from pdctl.errors import PdctlError
 from pdctl.recover import exclusive, gates, plan, restart_set, states, verification
+from pdctl.recover.elsewhere import Elsewhere
 from pdctl.recover.handover import Following
 from pdctl.recover.ledger import Entry, Ledger, Notes, Outcome, PhaseTime, Recovery, Step, Summary, operator
 from pdctl.recover.proposal import Choice, Proposal
@@ -49,6 +52,14 @@ class _Run:
     phases: Phases
 
 
+class _Carrier(Protocol):
+    """Who carries a plan out, and tells how that ended."""
+
+    def hand_over(self, whole: plan.Plan) -> None: ...
+
+    def until_executed(self) -> tuple[Outcome, str]: ...
+
+
 def _must_be_finished(folder: StateFolder, ledger: Ledger, half_done: Recovery, say: Callable[[str], None]) -> bool:
     """Return whether an earlier recovery has stopped something; if not, it is given up for good.
 
@@ -80,7 +91,9 @@ def _acted(run: _Run, proposal: Proposal, targets: tuple[plan.Target, ...], choi
     )
     run.ledger.append(_first_line(whole.id, proposal, run.request))
     notes = Notes(run.ledger, whole.id)
-    following = Following(run.folder, whole.id, run.operations.say, proposal.predicted_s)
+    following: _Carrier = Following(run.folder, whole.id, run.operations.say, proposal.predicted_s)
+    if not any(layout.is_local(target.instance) for target in targets):
+        following = Elsewhere(run.ledger, whole.id, run.operations.say)
     kept = None
     try:
         if choice is Choice.SNAPSHOT and run.operations.snapshot:
@@ -115,7 +128,7 @@ def _continued(folder: StateFolder, ledger: Ledger, recovery: str, request: Requ
     return msgspec.structs.replace(result, was_continued=True)
 
 
-def _finished(run: _Run, whole: plan.Plan, following: Following) -> Result:
+def _finished(run: _Run, whole: plan.Plan, following: _Carrier) -> Result:
     """Follow the execution, verify, write the end down."""
     outcome, detail = following.until_executed()
     run.phases.split(_execution_phases(run.ledger.recovery(whole.id)))
