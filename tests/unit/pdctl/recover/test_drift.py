@@ -10,7 +10,7 @@ import pytest
 
 from pdctl.deployment.model import Instance, Role
 from pdctl.managers.shim import Life, Observation, Record
-from pdctl.recover.drift import drift_of
+from pdctl.recover.drift import drift_of, needed_by
 
 STARTED_AT = 1_000_000_000.0
 """In 2001: whatever this test writes is newer, unless it says otherwise."""
@@ -81,3 +81,10 @@ def test_newer_code_of_the_module_is_named(tmp_path: Path, monkeypatch: pytest.M
     (found,) = whats(drift_of(instance(*argv), seen(argv)))
     assert found.startswith("code: enginelike: loop.py changed ")
     assert found.endswith(", 30 s after the process started")
+
+
+def test_packages_count_only_where_the_module_needs_them() -> None:
+    """Our engine needs torch, and by it sympy; a test runner that was installed since is no drift."""
+    needed = needed_by("engine")
+    assert {"torch", "pyzmq", "starlette", "sympy"} <= needed
+    assert not {"pytest", "hypothesis", "ruff"} & needed
