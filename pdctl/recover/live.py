@@ -47,6 +47,7 @@ class Live:
         """Make the kept directory. Raises PdctlError."""
         self._deployment = deployment
         self._say = say
+        folder.create()
         self.path = kept.fresh_directory(folder.folder)
         self._collector = Collector(deployment, self.path, say, folder)
         self._report: Report | None = None

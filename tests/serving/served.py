@@ -41,6 +41,12 @@ class Served:
         assert done.stdout, done.stderr
         return json.loads(done.stdout)
 
+    @property
+    def bootstrap_port(self) -> int:
+        """Return the port of prefill's registry."""
+        text = (self.home / "state" / "pdctl" / "default" / "deployment.toml").read_text()
+        return int(text.partition("bootstrap_port = ")[2].split()[0])
+
     def pids(self) -> dict[str, int | None]:
         """Return the pid of each instance."""
         return {row["name"]: row["pid"] for row in self.json("status")["instances"]}
