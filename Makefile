@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help up down model test chaos lint format completions light bench clean
+.PHONY: help up down model test lint format completions bench chaos chaos-recovery clean
 .DEFAULT_GOAL := help
 
 help:  ## show this
@@ -41,6 +41,9 @@ completions: $(VENV)/test.stamp  ## write completions/ anew
 
 bench: $(VENV)/test.stamp model  ## every figure we quote, as ratios in one run
 	for benchmark in benchmarks/*.py; do $(BIN)/python "$$benchmark" || exit 1; done
+
+chaos-recovery: $(VENV)/test.stamp  ## kill pdctl -9 at every step boundary of a restart, before and after, client, executor and both
+	PDCTL_CHAOS=long $(BIN)/python -m pytest -n 2 tests/chaos/test_recovery_kills.py
 
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -100,7 +100,7 @@ complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l file -d 'Deploymen
 complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
 complete -c pdctl -n '__fish_seen_subcommand_from metrics' -l help -s h -d 'Show this message and exit.'
 complete -c pdctl -n '__fish_seen_subcommand_from metrics' -a '(__pdctl_instances)'
-complete -c pdctl -n __fish_use_subcommand -a snapshot -d 'Keep the evidence: metrics, stacks, logs, and an archive that can be sent.'
+complete -c pdctl -n __fish_use_subcommand -a snapshot -d 'Keep the evidence, and make an archive to send.'
 complete -c pdctl -n '__fish_seen_subcommand_from snapshot' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
 complete -c pdctl -n '__fish_seen_subcommand_from snapshot' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
 complete -c pdctl -n '__fish_seen_subcommand_from snapshot' -l stacks -d 'Two dumps of every process’s stacks, without stopping it.'
@@ -108,11 +108,11 @@ complete -c pdctl -n '__fish_seen_subcommand_from snapshot' -l timeout -d 'Secon
 complete -c pdctl -n '__fish_seen_subcommand_from snapshot' -l out -d 'Where the shared archive goes.' -r -F
 complete -c pdctl -n '__fish_seen_subcommand_from snapshot' -l output -s o -d 'Form of the result.' -x -a 'table json'
 complete -c pdctl -n '__fish_seen_subcommand_from snapshot' -l help -s h -d 'Show this message and exit.'
-complete -c pdctl -n __fish_use_subcommand -a redact -d 'Make an archive that can be sent of evidence that was kept.'
+complete -c pdctl -n __fish_use_subcommand -a redact -d 'Make an archive to send of kept evidence.'
 complete -c pdctl -n '__fish_seen_subcommand_from redact' -l out -d 'Where the archive goes; default: beside it.' -r -F
 complete -c pdctl -n '__fish_seen_subcommand_from redact' -l help -s h -d 'Show this message and exit.'
 complete -c pdctl -n '__fish_seen_subcommand_from redact' -r -F
-complete -c pdctl -n __fish_use_subcommand -a snapshot-and-restart -d 'Keep the evidence of a wedge, bring service back, prove it.'
+complete -c pdctl -n __fish_use_subcommand -a snapshot-and-restart -d 'Keep the evidence, bring service back, prove it.'
 complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l reason -d 'Why; goes into the history.' -x
 complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l yes -s y -d 'Do not ask.'
 complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l force -d 'Against the safety gates; needs --reason.'
@@ -124,7 +124,7 @@ complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l file 
 complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
 complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l output -s o -d 'Form of the result.' -x -a 'table json'
 complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l help -s h -d 'Show this message and exit.'
-complete -c pdctl -n __fish_use_subcommand -a restart -d 'Restart engines as planned, and prove that service is back.'
+complete -c pdctl -n __fish_use_subcommand -a restart -d 'Restart as planned, and prove that service is back.'
 complete -c pdctl -n '__fish_seen_subcommand_from restart' -l reason -d 'Why; goes into the history.' -x
 complete -c pdctl -n '__fish_seen_subcommand_from restart' -l yes -s y -d 'Do not ask.'
 complete -c pdctl -n '__fish_seen_subcommand_from restart' -l force -d 'Against the safety gates; needs --reason.'
@@ -136,7 +136,7 @@ complete -c pdctl -n '__fish_seen_subcommand_from restart' -l file -d 'Deploymen
 complete -c pdctl -n '__fish_seen_subcommand_from restart' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
 complete -c pdctl -n '__fish_seen_subcommand_from restart' -l output -s o -d 'Form of the result.' -x -a 'table json'
 complete -c pdctl -n '__fish_seen_subcommand_from restart' -l help -s h -d 'Show this message and exit.'
-complete -c pdctl -n __fish_use_subcommand -a history -d 'List what was restarted, by whom, why, and what came of it.'
+complete -c pdctl -n __fish_use_subcommand -a history -d 'List restarts: by whom, why, and what came of it.'
 complete -c pdctl -n '__fish_seen_subcommand_from history' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
 complete -c pdctl -n '__fish_seen_subcommand_from history' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
 complete -c pdctl -n '__fish_seen_subcommand_from history' -l output -s o -d 'Form of the result.' -x -a 'table json'

@@ -31,11 +31,11 @@ COMMANDS = {
     "codes": "List every finding pdctl knows.",
     "stacks": "Show where every thread stands, without stopping it.",
     "metrics": "Show the metrics that matter, and what moves.",
-    "snapshot": "Keep the evidence: metrics, stacks, logs, and an archive that can be sent.",
-    "redact": "Make an archive that can be sent of evidence that was kept.",
-    "snapshot-and-restart": "Keep the evidence of a wedge, bring service back, prove it.",
-    "restart": "Restart engines as planned, and prove that service is back.",
-    "history": "List what was restarted, by whom, why, and what came of it.",
+    "snapshot": "Keep the evidence, and make an archive to send.",
+    "redact": "Make an archive to send of kept evidence.",
+    "snapshot-and-restart": "Keep the evidence, bring service back, prove it.",
+    "restart": "Restart as planned, and prove that service is back.",
+    "history": "List restarts: by whom, why, and what came of it.",
 }
 """Name -> help line. `pdctl/cli/NAME.py` has a function NAME, both with `_` for `-`; its docstring is the long help."""
 

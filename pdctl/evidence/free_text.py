@@ -17,6 +17,8 @@ _BARE = re.compile(
 _QUOTED = re.compile(r"""(?<!\w)("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')(?!\w)""")
 _EXPLAINED = re.compile(r"(?:^|\W)(?:err|error|msg|message|reason|detail|cause)=$")
 """Before a quoted string: the engine's own words follow."""
+_HINT = re.compile(r"prompt|text|content|input|question|completion|output|answer|delta|arguments|messages|_ids|embeds")
+"""In lower case; a line without any has no telling key. Ten times faster than the rules themselves."""
 _MOST_WORDS = 4
 _MOST_CHARS = 120
 _IDS = re.compile(r"\[\s*\d+(?:\s*,\s*\d+){7,}\s*(?:\]|,?\s*(?:\.\.\.)?\s*$)")
@@ -34,10 +36,12 @@ def without_content(lines: Iterator[str], clean: Callable[[str], str]) -> Iterat
                 continue
             line = f"<{end} chars>{line[end:]}"
             waiting_for = ""
-        line, waiting_for = _without_introduced(line)
-        line = _BARE.sub(lambda match: f"{match[1]}<{len(match[2])} chars>", line)
-        line = _IDS.sub(lambda match: f"[<{match[0].count(',') + 1} ids>]", line)
-        yield clean(_QUOTED.sub(_short_only, line))
+        if _HINT.search(line.lower()):
+            line, waiting_for = _without_introduced(line)
+            line = _BARE.sub(lambda match: f"{match[1]}<{len(match[2])} chars>", line)
+        if "[" in line and line.count(",") >= 7:
+            line = _IDS.sub(lambda match: f"[<{match[0].count(',') + 1} ids>]", line)
+        yield clean(_QUOTED.sub(_short_only, line) if '"' in line or "'" in line else line)
 
 
 def _without_introduced(line: str) -> tuple[str, str]:

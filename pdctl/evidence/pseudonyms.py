@@ -15,10 +15,9 @@ from collections.abc import Iterable, Mapping
 _IPV4 = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d{1,3}){3})(?![\w.]*\.\d|\d)")
 _IPV6 = re.compile(r"(?<![\w:.])((?:[0-9a-fA-F]{0,4}:){2,7}[0-9a-fA-F]{0,4})(?![\w:])")
 _URL_HOST = re.compile(r"(?<=://)(?:[^\s/@]*@)?([A-Za-z0-9][A-Za-z0-9.-]*)")
-_HOST_WORD = re.compile(
-    r"(?<![\w./@-])((?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+(?:com|net|org|io|ai|dev|cloud|internal|local|lan|corp|svc|example))(?![\w-])",
-    re.I,
-)
+_TOP = r"(?:com|net|org|io|ai|dev|cloud|internal|local|lan|corp|svc|example)"
+_DOMAIN = re.compile(rf"\.{_TOP}\b", re.I)
+_HOST_WORD = re.compile(rf"(?<![\w./@-])((?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+{_TOP})(?![\w-])", re.I)
 _MAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 _HOME = re.compile(r"(?<=/home/)[^/\s'\"]+|(?<=/Users/)[^/\s'\"]+")
 _LOCAL_NAMES = {"localhost", "ip6-localhost"}
@@ -56,8 +55,10 @@ class Pseudonyms:
             text = _URL_HOST.sub(self._url_host, text)
         if "/home/" in text or "/Users/" in text:
             text = _HOME.sub(lambda match: self.of(match[0], "user"), text)
-        text = _HOST_WORD.sub(lambda match: self._host(match[1]), text)
-        text = _IPV4.sub(lambda match: self.address(match[1]), text)
+        if text.count(".") >= 1 and _DOMAIN.search(text):
+            text = _HOST_WORD.sub(lambda match: self._host(match[1]), text)
+        if text.count(".") >= 3:
+            text = _IPV4.sub(lambda match: self.address(match[1]), text)
         return _IPV6.sub(lambda match: self.address(match[1]), text) if "::" in text or text.count(":") >= 5 else text
 
     def address(self, address: str) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import importlib.util
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -15,6 +17,8 @@ from pdctl.deployment.model import Instance
 from pdctl.managers.shim import Observation
 
 CODE = (".py", ".so")
+_IMPORT = re.compile(r"^\s*(?:import|from)\s+([A-Za-z_]\w*)", re.M)
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 class Drift(msgspec.Struct, frozen=True):
@@ -72,19 +76,54 @@ def _newer(argv: Sequence[str], started_at: float) -> Iterator[str]:
     weights = weights_of(argv)
     if weights is not None and (latest := _latest(weights, ())) and latest[0] > started_at:
         yield f"weights: {latest[1]} changed {_ago(latest[0], started_at)}"
-    if argv[0] != sys.executable:
+    if argv[0] != sys.executable or "-m" not in argv[:-1]:
         return  # another interpreter's packages cannot be looked up from here
-    if "-m" in argv[:-1]:
-        module = argv[argv.index("-m") + 1]
-        spec = importlib.util.find_spec(module)
-        newest = _latest(Path(spec.origin).parent, CODE) if spec is not None and spec.origin else None
-        if newest is not None and newest[0] > started_at:
-            yield f"code: {module}: {newest[1].name} changed {_ago(newest[0], started_at)}"
+    module = argv[argv.index("-m") + 1]
+    spec = importlib.util.find_spec(module)
+    newest = _latest(Path(spec.origin).parent, CODE) if spec is not None and spec.origin else None
+    if newest is not None and newest[0] > started_at:
+        yield f"code: {module}: {newest[1].name} changed {_ago(newest[0], started_at)}"
+    yield from _newer_packages(module, started_at)
+
+
+def _newer_packages(module: str, started_at: float) -> Iterator[str]:
+    """Yield what was installed since, of what the module needs; what else is in the environment concerns nobody."""
     for distribution in importlib.metadata.distributions():
         place = getattr(distribution, "_path", None)
-        if isinstance(place, Path) and place.exists() and place.stat().st_mtime > started_at:
+        if not isinstance(place, Path) or not place.exists() or place.stat().st_mtime <= started_at:
+            continue
+        if _normal(distribution.name) in needed_by(module):
             when = _ago(place.stat().st_mtime, started_at)
             yield f"package: {distribution.name} {distribution.version} installed {when}"
+
+
+@functools.lru_cache
+def needed_by(module: str) -> frozenset[str]:
+    """Return the distributions that a module's package imports, with all that these require. Takes up to a second."""
+    root = module.partition(".")[0]
+    spec = importlib.util.find_spec(root)
+    names = {root}
+    for file in Path(spec.origin).parent.rglob("*.py") if spec is not None and spec.origin else ():
+        names |= set(_IMPORT.findall(file.read_text(encoding="utf-8", errors="replace")))
+    by_package = importlib.metadata.packages_distributions()
+    pending = [distribution for name in names for distribution in by_package.get(name, ())]
+    found: set[str] = set()
+    while pending:
+        name = _normal(pending.pop())
+        if name in found:
+            continue
+        found.add(name)
+        try:
+            required = importlib.metadata.requires(name) or []
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        pending += [match[0] for line in required if "extra ==" not in line and (match := _NAME.match(line))]
+    return frozenset(found)
+
+
+def _normal(name: str) -> str:
+    """Return a distribution's name as all spellings of it are compared (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _latest(path: Path, endings: tuple[str, ...]) -> tuple[float, Path] | None:

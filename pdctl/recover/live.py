@@ -14,6 +14,7 @@ import msgspec
 
 from pdctl import __version__
 from pdctl.collect import toml_text
+from pdctl.collect.credentials import api_key
 from pdctl.collect.session import Collector
 from pdctl.collect.summary import CollectionSummary
 from pdctl.deployment.model import Deployment
@@ -23,6 +24,7 @@ from pdctl.diagnose.report import Report
 from pdctl.diagnose.verdict import Verdict
 from pdctl.errors import PdctlError
 from pdctl.evidence import kept, manifest
+from pdctl.evidence.credentials import Credentials
 from pdctl.evidence.directory import read_directory
 from pdctl.probe import ProbeResult, prove
 from pdctl.recover.restart_set import initiating_restart
@@ -45,6 +47,7 @@ class Live:
         """Make the kept directory. Raises PdctlError."""
         self._deployment = deployment
         self._say = say
+        folder.create()
         self.path = kept.fresh_directory(folder.folder)
         self._collector = Collector(deployment, self.path, say, folder)
         self._report: Report | None = None
@@ -89,6 +92,7 @@ class Live:
         return self._report or self._judged()
 
     def _write_manifest(self) -> None:
+        kept.cleanse(self.path, Credentials(_known_secrets(self._deployment)))
         if self.summary is not None:
             manifest.write(self.path, manifest_of(self.path, self._deployment.name, self.summary))
 
@@ -117,6 +121,12 @@ class Live:
         if self._probes:
             rows = [_probe_row(result) for result in self._probes]
             (self.path / "probe.toml").write_bytes(toml_text.document({}, {"probe": rows}))
+
+
+def _known_secrets(deployment: Deployment) -> tuple[str, ...]:
+    """Return the keys that pdctl itself sends to these instances."""
+    keys = {api_key(instance.api_key_file) for instance in deployment.instances}
+    return tuple(key for key in keys if key)
 
 
 def manifest_of(path: Path, deployment: str, summary: CollectionSummary) -> manifest.Manifest:

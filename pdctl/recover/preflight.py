@@ -34,7 +34,7 @@ def _problems(folder: StateFolder, instance: Instance) -> Iterable[str]:
     if not layout.is_local(instance):
         yield (
             f"{instance.name} is not run by pdctl here (manager {instance.manager}, host {instance.host}): "
-            "restart it where it runs, then `pdctl probe --direct --count 5`"
+            "name those that pdctl runs and those that others run in two calls"
         )
         return
     if instance.start is None:

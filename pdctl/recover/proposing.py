@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from pdctl.deployment import layout
 from pdctl.deployment.model import Deployment
 from pdctl.deployment.state import StateFolder
 from pdctl.diagnose.report import Report
@@ -29,7 +30,9 @@ def propose(
     decision = gates.decide(request.wish, _facts(folder, deployment, request, chosen, report, operations))
     if decision.ruling is gates.Ruling.REFUSE and not request.dry_run:
         raise Refused(f"{decision.why}; nothing was changed", decision.hint)
-    preflight.check(folder, instances)
+    if any(layout.is_local(item) for item in instances):
+        # Only then do we stop something; what others run they must be able to start themselves.
+        preflight.check(folder, instances)
     seen = {item.name: shim.observe(folder.paths(item.name)) for item in instances}
     differences = tuple(found for item in instances for found in drift.drift_of(item, seen[item.name]))
     if differences and not request.accept_drift and not request.dry_run:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
+from pdctl.deployment import layout
 from pdctl.deployment.model import Deployment
 from pdctl.deployment.state import StateFolder
 from pdctl.errors import PdctlError
 from pdctl.recover import exclusive, gates, plan, restart_set, states, verification
+from pdctl.recover.elsewhere import Elsewhere
 from pdctl.recover.handover import Following
 from pdctl.recover.ledger import Entry, Ledger, Notes, Outcome, PhaseTime, Recovery, Step, Summary, operator
 from pdctl.recover.proposal import Choice, Proposal
@@ -22,12 +26,15 @@ from pdctl.recover.request import Operations, Phases, Request, Result
 def recover(folder: StateFolder, deployment: Deployment, request: Request, operations: Operations) -> Result:
     """Do it all. Raises Refused by a gate, PdctlError where nothing was stopped; GoneOn after Ctrl-C."""
     if request.dry_run:
+        half_done = Ledger(folder.folder).unfinished()
+        if half_done is not None and half_done.has(Step.STOPPING):
+            operations.say(f"{half_done.id} is half done; without --dry-run this would only finish it")
         proposal, _ = propose(folder, deployment, request, operations, Phases())
         return Result(deployment=deployment.name, recovery=None, outcome=None, proposal=proposal)
     with exclusive.sole_operator(folder):
         ledger = Ledger(folder.folder)
         half_done = ledger.unfinished()
-        if half_done is not None and _must_be_finished(folder, ledger, half_done):
+        if half_done is not None and _must_be_finished(folder, ledger, half_done, operations.say):
             return _continued(folder, ledger, half_done.id, request, operations)
         phases = Phases()
         proposal, targets = propose(folder, deployment, request, operations, phases)
@@ -45,12 +52,20 @@ class _Run:
     phases: Phases
 
 
-def _must_be_finished(folder: StateFolder, ledger: Ledger, half_done: Recovery) -> bool:
+class _Carrier(Protocol):
+    """Who carries a plan out, and tells how that ended."""
+
+    def hand_over(self, whole: plan.Plan) -> None: ...
+
+    def until_executed(self) -> tuple[Outcome, str]: ...
+
+
+def _must_be_finished(folder: StateFolder, ledger: Ledger, half_done: Recovery, say: Callable[[str], None]) -> bool:
     """Return whether an earlier recovery has stopped something; if not, it is given up for good.
 
     Under the lock that its executor, should it still come, takes before its first signal.
     """
-    with folder.locked(lambda line: None):
+    with folder.locked(say):
         if ledger.recovery(half_done.id).has(Step.STOPPING):
             return True
         Notes(ledger, half_done.id).note(Step.ENDED, detail="its client was gone", outcome=Outcome.ABANDONED)
@@ -76,7 +91,9 @@ def _acted(run: _Run, proposal: Proposal, targets: tuple[plan.Target, ...], choi
     )
     run.ledger.append(_first_line(whole.id, proposal, run.request))
     notes = Notes(run.ledger, whole.id)
-    following = Following(run.folder, whole.id, run.operations.say, proposal.predicted_s)
+    following: _Carrier = Following(run.folder, whole.id, run.operations.say, proposal.predicted_s)
+    if not any(layout.is_local(target.instance) for target in targets):
+        following = Elsewhere(run.ledger, whole.id, run.operations.say)
     kept = None
     try:
         if choice is Choice.SNAPSHOT and run.operations.snapshot:
@@ -111,7 +128,7 @@ def _continued(folder: StateFolder, ledger: Ledger, recovery: str, request: Requ
     return msgspec.structs.replace(result, was_continued=True)
 
 
-def _finished(run: _Run, whole: plan.Plan, following: Following) -> Result:
+def _finished(run: _Run, whole: plan.Plan, following: _Carrier) -> Result:
     """Follow the execution, verify, write the end down."""
     outcome, detail = following.until_executed()
     run.phases.split(_execution_phases(run.ledger.recovery(whole.id)))

@@ -37,26 +37,30 @@ class RestartSet(msgspec.Struct, frozen=True):
     joined: tuple[Joined, ...]
 
 
-def initiating_restart(report: Report) -> Cause | None:
-    """Return the firm initiating cause whose action is a restart, best first."""
+def initiating_restarts(report: Report) -> tuple[Cause, ...]:
+    """Return the firm initiating causes whose action is a restart, best first."""
     firm = (cause for cause in report.firm if cause.causal_role == "initiating")
-    return next((cause for cause in firm if code_of(cause.code).action in RESTARTS), None)
+    return tuple(cause for cause in firm if code_of(cause.code).action in RESTARTS)
+
+
+def initiating_restart(report: Report) -> Cause | None:
+    """Return the best of them."""
+    return next(iter(initiating_restarts(report)), None)
 
 
 def seeds(deployment: Deployment, report: Report) -> tuple[str, ...]:
-    """Return the instances that the diagnosis names; every engine where it names none.
+    """Return the subjects of the causes; every engine where no cause calls for a restart.
 
-    Restarting both sides is what cures a wedge of unknown cause.
+    Two causes of their own have two subjects. Restarting both sides is what cures a wedge of unknown cause.
     """
-    cause = initiating_restart(report)
     known = {instance.name for instance in deployment.instances}
-    if cause is not None:
-        if cause.subject.role == Role.ROUTER or _is_about_router(cause):
-            return tuple(router.name for router in deployment.of_role(Role.ROUTER)[:1])
-        named = tuple(name for name in (*cause.affected, cause.subject.instance) if name in known)
-        if named:
-            return tuple(dict.fromkeys(named))
-    return engines(deployment)
+    named: list[str] = []
+    for cause in initiating_restarts(report):
+        if code_of(cause.code).action is Action.RESTART_ROUTER:
+            named += [router.name for router in deployment.of_role(Role.ROUTER)[:1]]
+        else:
+            named += [name for name in (*cause.affected, cause.subject.instance) if name in known]
+    return tuple(dict.fromkeys(named)) or engines(deployment)
 
 
 def engines(deployment: Deployment) -> tuple[str, ...]:
@@ -95,7 +99,3 @@ def _victims(deployment: Deployment, instance: Instance) -> Iterable[tuple[Insta
         support, source = catalogue.capability(peer.dialect, Kind.ENGINE, ability, peer.version, peer.transfer)
         if support is not Support.YES:
             yield peer, f"{peer.dialect} {peer.version or 'of unknown version'}, {source}"
-
-
-def _is_about_router(cause: Cause) -> bool:
-    return code_of(cause.code).action is Action.RESTART_ROUTER

@@ -89,7 +89,8 @@ def test_every_command_is_offered(tmp_path: Path, home: Path) -> None:
     """The commands that `pdctl --help` lists."""
     text = pdctl_process.run(tmp_path, "--help").stdout
     listed = text.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
-    assert bash(home, "pdctl ") == [line.split()[0] for line in listed]
+    # A help line that is too long goes on in the next line, further to the right.
+    assert bash(home, "pdctl ") == [line.split()[0] for line in listed if line[2] != " "]
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pdctl.deployment.model import Deployment, Instance, Role
+from pdctl.diagnose.catalogue import code_of
+from pdctl.diagnose.report import Cause, Impact, Report, Subject, Tool
 from pdctl.errors import UsageError
-from pdctl.recover.restart_set import affected_pairs, closed
+from pdctl.recover.restart_set import affected_pairs, closed, seeds
 
 
 def deployed(dialect: str, version: str | None = None) -> Deployment:
@@ -49,3 +51,40 @@ def test_affected_pairs_are_those_with_a_restarted_side() -> None:
     """Of four pairs, one decode touches two."""
     names = [(prefill.name, decode.name) for prefill, decode in affected_pairs(deployed("pdctl"), ["decode-1"])]
     assert names == [("prefill-0", "decode-1"), ("prefill-1", "decode-1")]
+
+
+def cause(code: str, *affected: str, confidence: str = "established", causal_role: str = "initiating") -> Cause:
+    """Return a cause about some instances."""
+    entry = code_of(code)
+    return Cause(
+        code=code, name=entry.name, label=entry.label, level=entry.level, confidence=confidence,
+        subject=Subject(instance=affected[0], role=""), affected=affected, message="", causal_role=causal_role,
+        observations=(), next=(), runbook="", fingerprint=code,
+    )  # fmt: skip
+
+
+def report(*causes: Cause) -> Report:
+    """Return a report with these causes."""
+    return Report(
+        tool=Tool(version="0"), captured_at=None, deployment="d", verdict="wedged",
+        impact=Impact(scope="total", pairs=(), basis=""), incident_id="i", checked=1, complete=True, affected=(),
+        since=None, causes=causes, ruled_out=(), undecided=(), not_checked=(), collectors=(), timeline=(),
+    )  # fmt: skip
+
+
+EVERY = ("prefill-0", "prefill-1", "decode-0", "decode-1")
+
+
+@pytest.mark.parametrize(("causes", "names"), [
+    ((cause("PD0301", "prefill-1"),), ("prefill-1",)),
+    ((cause("PD0305", "prefill-0"), cause("PD0101", "decode-1")), ("prefill-0", "decode-1")),
+    ((cause("PD0101", "decode-0", "decode-1"),), ("decode-0", "decode-1")),
+    ((cause("PD0801", "decode-0"),), ("router",)),
+    ((cause("PD0305", "prefill-0"), cause("PD0308", "decode-0", causal_role="cascade")), ("prefill-0",)),
+    ((cause("PD0305", "prefill-0", confidence="hypothesis", causal_role="unknown"),), EVERY),
+    ((cause("PD0901", "decode-0"),), EVERY),
+    ((), EVERY),
+])  # fmt: skip
+def test_set_begins_with_the_subjects_of_initiating_causes(causes: tuple[Cause, ...], names: tuple[str, ...]) -> None:
+    """Not with what only follows, nor with hypotheses; without a cause it is every engine, never the router."""
+    assert seeds(deployed("pdctl"), report(*causes)) == names

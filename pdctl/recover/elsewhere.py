@@ -1,0 +1,110 @@
+"""Instances that somebody else restarts: pdctl says how, waits for the new ones, and they are proven as ours are.
+
+A new one is told by its incarnation or the start time of its process; where an engine tells neither, by being gone and
+well again.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Sequence
+
+from pdctl.collect import liveness
+from pdctl.collect.http import InstanceClient, Timeouts, client_for
+from pdctl.deployment.model import Instance
+from pdctl.dialects.answers import json_value, samples
+from pdctl.recover import plan
+from pdctl.recover.ledger import Ledger, Notes, Outcome, Step
+
+POLL_S = 1.0
+ASK_S = 2.0
+_ASK = Timeouts(connect_s=1.0, read_s=2.0, total_s=2.5)
+_START_TIME = "process_start_time_seconds"
+
+
+class Elsewhere:
+    """Carries out a plan by telling a person (or their tool) what to do."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        recovery: str,
+        say: Callable[[str], None],
+        *,
+        pause: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._notes = Notes(ledger, recovery)
+        self._say = say
+        self._pause = pause
+        self._clock = clock
+        self._instances: tuple[Instance, ...] = ()
+        self._before: dict[str, str | None] = {}
+        self._timeout_s = 0.0
+
+    def hand_over(self, whole: plan.Plan) -> None:
+        """Remember who runs now, and print the commands."""
+        self._instances = tuple(target.instance for target in whole.targets)
+        self._timeout_s = whole.ready_timeout_s
+        self._before = {item.name: identity(item) for item in self._instances}
+        self._notes.note(Step.HANDED_OVER, detail="to whoever runs these instances")
+        self._say("pdctl does not run these; restart them together, in this order, and leave this command running:")
+        for item in self._instances:
+            self._say(f"  {command_of(item)}")
+
+    def until_executed(self) -> tuple[Outcome, str]:
+        """Wait until every instance is a new one and well, at most the plan's ready timeout."""
+        ends_at = self._clock() + self._timeout_s
+        gone: set[str] = set()
+        waiting: dict[str, str] = {}
+        while True:
+            answers = liveness.ask_all(self._instances, ASK_S, with_loads=False)
+            gone |= {name for name, answer in answers.items() if answer.problem == "refused"}
+            waiting = {}
+            for item in self._instances:
+                if problem := self._problem(item, answers[item.name], gone):
+                    waiting[item.name] = problem
+            if not waiting:
+                return self._executed(Outcome.STARTED, "")
+            if self._clock() >= ends_at:
+                words = "; ".join(f"{name}: {problem}" for name, problem in waiting.items())
+                return self._executed(
+                    Outcome.NOT_READY, f"not restarted and well within {self._timeout_s:g} s: {words}"
+                )
+            self._pause(POLL_S)
+
+    def _problem(self, item: Instance, answer: liveness.Answer, gone: set[str]) -> str | None:
+        if not answer.is_well:
+            return answer.problem
+        before, now = self._before[item.name], identity(item)
+        is_new = now != before if before and now else item.name in gone or (before is None and now is not None)
+        return None if is_new else "still the old process"
+
+    def _executed(self, outcome: Outcome, detail: str) -> tuple[Outcome, str]:
+        self._notes.note(Step.EXECUTED, detail=detail, outcome=outcome)
+        return outcome, detail
+
+
+def identity(instance: Instance) -> str | None:
+    """Return what only this process of the instance says of itself, None where it does not answer or tell."""
+    with client_for(instance, _ASK) as client:
+        info = client.get("/server_info")
+        told = json_value(info.body, ("incarnation",)) if info.ok else None
+        return str(told) if told else _start_time(client)
+
+
+def command_of(instance: Instance) -> str:
+    """Return how to restart it, as far as the deployment file tells."""
+    where = "" if instance.host == "local" else f"   # on {instance.host}"
+    if instance.unit:
+        return f"systemctl restart {shlex.quote(instance.unit)}{where}"
+    if instance.start:
+        return f"stop {instance.name}, then: {shlex.join(instance.start)}{where}"
+    return f"restart {instance.name} ({instance.url}) the way it was started{where}"
+
+
+def _start_time(client: InstanceClient) -> str | None:
+    answer = client.get("/metrics")
+    values: Sequence[float] = [item.value for item in samples(answer.body, _START_TIME)] if answer.ok else []
+    return f"{values[0]:.3f}" if values else None

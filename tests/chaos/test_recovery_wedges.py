@@ -1,0 +1,90 @@
+"""Each wedge that we can make for real, recovered and proven: the cause is named, the evidence kept.
+
+`PDCTL_CHAOS_ROUNDS=10` is the long form. --force is given because the same cause again and again is what the
+breaker stops.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.serving.rig import until
+from tests.serving.served import Served, served_by_pdctl
+
+pytestmark = pytest.mark.slow
+ROUNDS = int(os.environ.get("PDCTL_CHAOS_ROUNDS", "1"))
+
+
+@pytest.fixture(scope="module")
+def served(tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """1 prefill, 1 decode and a router; the engines take failpoints."""
+    with served_by_pdctl(tmp_path_factory.mktemp("wedges"), tiny_model_dir) as served:
+        kept = served.home / "state" / "pdctl" / "default" / "deployment.toml"
+        flags = ', "--enable-failpoints", "--pairing-timeout", "1", "--served-name"'
+        (served.home / "pd.toml").write_text(kept.read_text().replace(', "--served-name"', flags))
+        served.pdctl("down", "--timeout", "0")
+        up = served.pdctl("up")
+        assert up.returncode == 0, up.stderr
+        yield served
+
+
+def stop_prefill(served: Served) -> None:
+    served.signal("prefill-0", signal.SIGSTOP)
+
+
+def stop_decode(served: Served) -> None:
+    served.signal("decode-0", signal.SIGSTOP)
+
+
+def kill_prefill(served: Served) -> None:
+    served.signal("prefill-0", signal.SIGKILL)
+
+
+def kill_decode(served: Served) -> None:
+    served.signal("decode-0", signal.SIGKILL)
+
+
+def kill_control_thread(served: Served) -> None:
+    """The mass abort: prefill's control thread dies of the first ABORT, and stays dead."""
+    urls = {row["name"]: row["url"] for row in served.json("status")["instances"]}
+    answer = httpx.post(urls["prefill-0"] + "/failpoints", json={"name": "mass-abort", "on": True}, timeout=10)
+    assert answer.status_code == 200, answer.text
+    # Decode's leg alone: it gives up after a second and says ABORT.
+    body = {
+        "input_ids": list(range(10, 30)), "sampling_params": {"max_new_tokens": 4},
+        "bootstrap_host": "127.0.0.1", "bootstrap_port": served.bootstrap_port, "bootstrap_room": 4711,
+    }  # fmt: skip
+    httpx.post(urls["decode-0"] + "/generate", json=body, timeout=30)
+    health = urls["prefill-0"] + "/health"
+    until(lambda: httpx.get(health, timeout=5).json()["threads"]["transfer-control"] is False, 10, "the thread dead")
+
+
+WEDGES: dict[str, tuple[Callable[[Served], None], str, str]] = {
+    "stopped prefill": (stop_prefill, "prefill-0", "PD0305"),
+    "stopped decode": (stop_decode, "decode-0", "PD0305"),
+    "killed prefill": (kill_prefill, "prefill-0", "PD0101"),
+    "killed decode": (kill_decode, "decode-0", "PD0101"),
+    "mass abort": (kill_control_thread, "prefill-0", "PD0301"),
+}
+
+
+@pytest.mark.parametrize("number", range(ROUNDS))
+@pytest.mark.parametrize("wedge", WEDGES)
+def test_wedge_is_recovered_with_its_cause_named(served: Served, wedge: str, number: int) -> None:
+    """The guilty one is a new process, the proof passed, and the kept evidence names the cause first."""
+    make, guilty, code = WEDGES[wedge]
+    until(served.is_well, 30, "well before")
+    before = served.pids()
+    make(served)
+    done = served.json("snapshot-and-restart", "--yes", "--force", "--reason", "drill")
+    assert (done["outcome"], done["detail"]) == ("recovered", "")
+    assert served.pids()[guilty] not in (None, before[guilty])
+    report = served.json("diagnose", done["kept"])
+    firm = [cause["code"] for cause in report["causes"] if cause["confidence"] in ("established", "supported")]
+    assert firm[:1] == [code]
