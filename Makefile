@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help up down model test lint format completions bench chaos chaos-recovery clean
+.PHONY: help up down model test lint format completions corpus bench chaos chaos-recovery clean
 .DEFAULT_GOAL := help
 
 help:  ## show this
@@ -38,6 +38,9 @@ format: $(VENV)/test.stamp  ## put the style right
 
 completions: $(VENV)/test.stamp  ## write completions/ anew
 	$(BIN)/python -m pdctl.cli.completions
+
+corpus: $(VENV)/test.stamp  ## score the diagnosis on the incidents of tests/corpus
+	$(BIN)/python -m tests.corpus.score
 
 bench: $(VENV)/test.stamp model  ## every figure we quote, as ratios in one run
 	for benchmark in benchmarks/*.py; do $(BIN)/python "$$benchmark" || exit 1; done
