@@ -7,64 +7,51 @@ from pdctl.diagnose.catalogue import Action
 from pdctl.diagnose.judgement import Judgement
 from pdctl.diagnose.report import Step
 
+_RESTARTS = (Action.RESTART_PAIR, Action.RESTART_INSTANCE, Action.RESTART_ROUTER)
+_KEEP = Step(text="keep the evidence", action="none", command="pdctl snapshot", risk="read-only")
+_PROVE = Step(
+    text="prove that service is back", action="none", command="pdctl probe --direct --count 5", risk="read-only"
+)
+
 
 def steps_for(case: Case, judgement: Judgement) -> tuple[Step, ...]:
     """Return the steps of a firm cause: keep the evidence, act, prove it."""
     action = judgement.code.action
+    act = _act(case, judgement)
+    if action in (*_RESTARTS, Action.ABORT_ALL, Action.REPLACE_HOST):
+        return _KEEP, act, _PROVE
+    return (act, _PROVE) if action is Action.FIX_CONFIG else (act,)
+
+
+def _act(case: Case, judgement: Judgement) -> Step:
+    code, name, action = judgement.code.code, judgement.instance, judgement.code.action
     targets = _targets(case, judgement, action)
-    keep = Step(text="keep the evidence", action="none", command="pdctl snapshot", risk="read-only")
-    prove = Step(
-        text="prove that service is back",
-        action="none",
-        command="pdctl probe --direct --count 5",
-        risk="read-only",
-    )
-    reason = f"--reason {judgement.code.code}"
-    match action:
-        case Action.RESTART_PAIR | Action.RESTART_INSTANCE | Action.RESTART_ROUTER:
-            text = f"restart {' and '.join(targets)}, in this order"
-            act = Step(
-                text=text,
-                action=action,
-                command=f"pdctl restart {' '.join(targets)} {reason}",
-                risk="restarts",
-            )
-            return keep, act, prove
-        case Action.ABORT_ALL:
-            text = f"abort what waits on {judgement.instance}"
-            act = Step(
-                text=text,
-                action=action,
-                command=f"pdctl restart {judgement.instance} --mild {reason}",
-                risk="loses-requests",
-            )
-            return keep, act, prove
-        case Action.REPLACE_HOST:
-            text = f"take the host of {judgement.instance} out of service, then restart elsewhere"
-            return (
-                keep,
-                Step(text=text, action=action, command=f"pdctl explain {judgement.code.code}", risk="restarts"),
-                prove,
-            )
-        case Action.FIX_CONFIG:
-            text = f"correct the setting that the observations name on {judgement.instance}, then restart it"
-            return Step(
-                text=text, action=action, command=f"pdctl explain {judgement.code.code}", risk="restarts"
-            ), prove
-        case Action.SCALE:
-            text = "add capacity or admit less; a restart makes it worse"
-            return (Step(text=text, action=action, command=f"pdctl explain {judgement.code.code}", risk="read-only"),)
-        case Action.WAIT:
-            text = f"wait for {judgement.instance}; do not restart it"
-            return (Step(text=text, action=action, command="pdctl status", risk="read-only"),)
-    return (
-        Step(
-            text="nothing to do on the engines",
-            action=action,
-            command=f"pdctl explain {judgement.code.code}",
-            risk="read-only",
+    explain = f"pdctl explain {code}"
+    texts = {
+        Action.ABORT_ALL: (
+            f"abort what waits on {name}; a restart does that too",
+            f"pdctl restart {name} --reason {code}",
+            "loses-requests",
         ),
+        Action.REPLACE_HOST: (f"take the host of {name} out of service, then restart elsewhere", explain, "restarts"),
+        Action.FIX_CONFIG: (
+            f"correct the setting that the observations name on {name}, then restart it",
+            explain,
+            "restarts",
+        ),
+        Action.SCALE: ("add capacity or admit less; a restart makes it worse", explain, "read-only"),
+        Action.WAIT: (f"wait for {name}; do not restart it", "pdctl status", "read-only"),
+    }
+    restart = (
+        f"restart {' and '.join(targets)}, in this order",
+        f"pdctl restart {' '.join(targets)} --reason {code}",
+        "restarts",
     )
+    if action in _RESTARTS:
+        text, command, risk = restart
+    else:
+        text, command, risk = texts.get(action, ("nothing to do on the engines", explain, "read-only"))
+    return Step(text=text, action=action, command=command, risk=risk)
 
 
 def _targets(case: Case, judgement: Judgement, action: Action) -> tuple[str, ...]:
