@@ -15,7 +15,17 @@ import pytest
 
 from tests.serving.rig import Pair, Process, pair, until
 
-FLAGS = ("--dtype", "float32", "--chunk-tokens", "16", "--kv-tokens", "1024", "--pairing-timeout", "1")
+FLAGS = (
+    "--dtype",
+    "float32",
+    "--chunk-tokens",
+    "16",
+    "--kv-tokens",
+    "1024",
+    "--pairing-timeout",
+    "1",
+    "--no-prefix-cache",
+)
 
 
 @pytest.fixture
