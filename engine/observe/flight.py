@@ -33,15 +33,19 @@ class FlightRecorder:
         try:
             if path.exists():
                 path.replace(path.with_name(path.name + ".previous"))
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            fresh = path.with_name(path.name + ".new")
+            fresh.unlink(missing_ok=True)
+            descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
                 os.posix_fallocate(descriptor, 0, size)
                 self._ring = mmap.mmap(descriptor, size)
             finally:
                 os.close(descriptor)
+            # Renamed when it has a header: whoever reads finds a whole file or none.
+            self._ring[:HEADER_BYTES] = pack_header(slots, os.getpid(), clock.wall(), rank, instance, incarnation)
+            fresh.replace(path)
         except OSError as error:
             raise ConfigError(f"--flight-file {path}: cannot be made: {error}") from error
-        self._ring[:HEADER_BYTES] = pack_header(slots, os.getpid(), clock.wall(), rank, instance, incarnation)
         self._write(START, 0, 0, 0, instance)
 
     def step_begins(self, number: int, sequences: int, tokens: int) -> None:

@@ -23,7 +23,7 @@ from tests.chaos.load import Case, Load, make_cases
 from tests.serving.rig import Pair, engine, free_port, running
 from tests.tiny_model import write_tiny_model
 
-FLAGS = ("--dtype", "float64", "--chunk-tokens", "64", "--kv-tokens", "8192")
+FLAGS = ("--dtype", "float64", "--chunk-tokens", "64", "--kv-tokens", "8192", "--no-prefix-cache")
 SIDES = ("prefill", "decode")
 MIXED_S = 1800.0
 

@@ -14,7 +14,7 @@ from tests.chaos.load import Case, Load, make_cases
 from tests.serving.rig import Pair, Process, engine, free_port, running
 
 SEED = 20_261_129
-FLAGS = ("--dtype", "float64", "--chunk-tokens", "64", "--kv-tokens", "8192")
+FLAGS = ("--dtype", "float64", "--chunk-tokens", "64", "--kv-tokens", "8192", "--no-prefix-cache")
 
 
 @pytest.fixture(scope="module")
