@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help up down model test lint format completions light bench chaos-recovery clean
+.PHONY: help up down model test lint format completions corpus bench chaos chaos-recovery clean
 .DEFAULT_GOAL := help
 
 help:  ## show this
@@ -22,6 +22,9 @@ model: $(VENV)/engine.stamp  ## fetch the default model into the cache
 test: $(VENV)/test.stamp model  ## all tests
 	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
 
+chaos: $(VENV)/test.stamp  ## one part of the long chaos run: PART=aborts|mass|restarts|stops|fuzz|mixed|states [CHAOS_ARGS='--seed N --tcp']
+	$(BIN)/python -m tests.chaos $(PART) $(CHAOS_ARGS)
+
 lint: $(VENV)/test.stamp  ## style, types, import rules, generated files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -35,6 +38,9 @@ format: $(VENV)/test.stamp  ## put the style right
 
 completions: $(VENV)/test.stamp  ## write completions/ anew
 	$(BIN)/python -m pdctl.cli.completions
+
+corpus: $(VENV)/test.stamp  ## score the diagnosis on the incidents of tests/corpus
+	$(BIN)/python -m tests.corpus.score
 
 bench: $(VENV)/test.stamp model  ## every figure we quote, as ratios in one run
 	for benchmark in benchmarks/*.py; do $(BIN)/python "$$benchmark" || exit 1; done

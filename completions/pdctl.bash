@@ -55,6 +55,8 @@ _pdctl() {
         probe:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
         diagnose:--output|diagnose:-o) words="table short json md"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
         diagnose:--fail-on) words="error warning info"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        diagnose:--timeout) return ;;
+        diagnose:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
         diagnose:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
         codes:--output|codes:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
         stacks:--timeout) return ;;
@@ -97,7 +99,7 @@ _pdctl() {
         logs:-*) words="--follow -f --lines -n --file --name --help -h" ;;
         attach:-*) words="--file --name --force --api-key-file --ca-file --output -o --help -h" ;;
         probe:-*) words="--direct --count -n --prompt-tokens --timeout --force --output -o --file --name --help -h" ;;
-        diagnose:-*) words="--output -o --fail-on --name --verbose -v --help -h" ;;
+        diagnose:-*) words="--output -o --fail-on --read-only --timeout --file --name --verbose -v --help -h" ;;
         codes:-*) words="--output -o --help -h" ;;
         stacks:-*) words="--native --timeout --output -o --file --name --help -h" ;;
         metrics:-*) words="--grep --all --interval --timeout --output -o --file --name --help -h" ;;
@@ -107,7 +109,6 @@ _pdctl() {
         restart:-*) words="--reason --yes -y --force --accept-drift --dry-run --drain --timeout --file --name --output -o --help -h" ;;
         history:-*) words="--file --name --output -o --help -h" ;;
         logs:*) words=$(_pdctl_instances) ;;
-        diagnose:*) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
         stacks:*) words=$(_pdctl_instances) ;;
         metrics:*) words=$(_pdctl_instances) ;;
         redact:*) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;

@@ -73,10 +73,12 @@ complete -c pdctl -n '__fish_seen_subcommand_from probe' -l help -s h -d 'Show t
 complete -c pdctl -n __fish_use_subcommand -a diagnose -d 'Say what is wrong, what was ruled out and what to do next.'
 complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l output -s o -d 'Form of the report.' -x -a 'table short json md'
 complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l fail-on -d 'Exit 1 from this level on.' -x -a 'error warning info'
-complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l name -d 'Name of the deployment, for the report.' -x -a '(__pdctl_deployments)'
+complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l read-only -d 'Send no request of our own, not even where it would decide.'
+complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l timeout -d 'Seconds after which the report comes, whatever hangs.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
+complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
 complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l verbose -s v -d 'All observations and the time line too.'
 complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l help -s h -d 'Show this message and exit.'
-complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -r -F
 complete -c pdctl -n __fish_use_subcommand -a codes -d 'List every finding pdctl knows.'
 complete -c pdctl -n '__fish_seen_subcommand_from codes' -l output -s o -d 'Form of the result.' -x -a 'table json'
 complete -c pdctl -n '__fish_seen_subcommand_from codes' -l help -s h -d 'Show this message and exit.'

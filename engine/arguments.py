@@ -92,7 +92,14 @@ def _parser() -> argparse.ArgumentParser:
     add("--api-key-file", metavar="FILE", help="file with the key that generating requests need")
     add("--admin-key-file", metavar="FILE", help="file with the key for /rooms, /abort_request, /drain")
     add("--no-checksums", dest="checksums", action="store_false", help="do not verify transferred KV pages")
+    add("--no-prefix-cache", dest="prefix_cache", action="store_false", help="do not keep the KV of ended prompts")
     add("--insecure", action="store_true", help="allow a --host off this machine without a key")
+    add(
+        "--flight-file",
+        metavar="FILE",
+        help="flight recorder (default: in the run folder, which goes with the process)",
+    )
+    add("--recheck-prompts", action="store_true", help="decode: verify prompt pages again when a request ends")
     add("--enable-failpoints", action="store_true", help="allow POST /failpoints to cause faults; for rehearsals only")
     for flag in NUMBERS:
         default = _default(flag.field)

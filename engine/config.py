@@ -62,7 +62,13 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     api_key: str | None = None
     admin_key: str | None = None
     checksums: bool = True
+    prefix_cache: bool = True
+    """Keep the KV of prompts that have ended, until their pages are needed."""
     insecure: bool = False
+    flight_file: str | None = None
+    """Where the flight recorder writes; None: in the instance's run folder, which goes with it."""
+    recheck_prompts: bool = False
+    """Decode: sum a request's prompt pages again at its end, and count those that changed; for chaos tests."""
     enable_failpoints: bool = False
     """Faults can be switched on at run time (`POST /failpoints`); never in production."""
     log_level: str = "info"

@@ -21,6 +21,7 @@ from typing import Any
 
 from engine.config import Role
 from engine.kvcache.pages import Owner
+from engine.kvcache.prefix_cache import Lease
 from engine.observe.records import FailpointState
 from engine.observe.threads import Supervisor
 from engine.observe.watchdog import StuckClock
@@ -240,7 +241,7 @@ def _leak(parts: Parts, patches: Patches) -> None:
 
     def release_all_but_pages(sequence: Sequence, result: str, reason: str | None = None) -> None:
         if reason is not None:
-            sequence.pages = []
+            sequence.pages, sequence.lease, sequence.computed = [], Lease(), 0
         release(sequence, result, reason)
 
     patches.replace(parts.book, "release", release_all_but_pages)
@@ -250,13 +251,12 @@ def _starved(parts: Parts, patches: Patches) -> None:
     take_for = parts.planner.take_for
     too_long = set[int]()
 
-    def take_for_all_but_the_first(tokens: int, owner: Owner) -> list[int] | None:
+    def take_for_all_but_the_first(sequence: Sequence, owner: Owner) -> bool:
         if owner is not Owner.READING:
-            return take_for(tokens, owner)
+            return take_for(sequence, owner)
         if not too_long:
-            too_long.add(tokens)
-        pool = parts.book.pages.total * parts.book.page_size
-        return take_for(tokens + pool if tokens in too_long else tokens, owner)
+            too_long.add(len(sequence.tokens))
+        return len(sequence.tokens) not in too_long and take_for(sequence, owner)
 
     patches.replace(parts.planner, "take_for", take_for_all_but_the_first)
 

@@ -53,6 +53,8 @@ def launch(config: EngineConfig, scheduler: Sequence[str] = SCHEDULER) -> int:
         # Until `Instance` takes over, a SIGTERM unwinds the stack like any error.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         run_dir = stack.enter_context(run_folder())
+        if config.flight_file is None:
+            config = msgspec.structs.replace(config, flight_file=str(run_dir / "flight"))
         return asyncio.run(_run(config, tokenizer, run_dir, listeners, scheduler))
 
 

@@ -32,6 +32,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     logprobs: bool = False
     top_logprobs: int = 0
     """With `logprobs`: how many alternatives per output token."""
+    grammar: str | None = None
+    """What the answer must follow, as llguidance writes it."""
     prompt_logprobs: int | None = None
     """None: not asked. k >= 0: each prompt token's logprob and k alternatives."""
     prompt_logprobs_start: int = 0
@@ -142,6 +144,6 @@ class Observe(msgspec.Struct, frozen=True):
     """A question to the observer thread (REQ/REP); answered even while the loop is stuck."""
 
     what: str
-    """`metrics` | `rooms` | `recent` | `ledger` | `loads` | `health`; see `engine.observe.records`."""
+    """`metrics` | `rooms` | `recent` | `ledger` | `loads` | `health` | `transfer`; see `engine.observe.records`."""
     argument: str = ""
     """Of `arm` and `disarm`: which failpoint."""

@@ -67,6 +67,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     max_context_length: int | None
     threads: int
     checksums: bool
+    prefix_cache: bool
     request_timeout_s: float
     drain_timeout_s: float
     pid: int
@@ -130,6 +131,7 @@ async def server_info(request: Request) -> Response:
         max_context_length=_context(service),
         threads=config.threads,
         checksums=config.checksums,
+        prefix_cache=config.prefix_cache,
         request_timeout_s=config.request_timeout_s,
         drain_timeout_s=config.drain_timeout_s,
         pid=service.pid,

@@ -2,51 +2,70 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from engine.api import about, admin, chat, completions, failpoints, generate, observe, tokens
-from engine.api.access import Access, Endpoint, guarded
+from engine.api import about, admin, chat, completions, failpoints, flight, generate, observe, openapi, tokens
+from engine.api.access import Access, guarded
 from engine.api.errors import HANDLERS
 from engine.api.meters import MeteredApp
+from engine.api.route_info import RouteInfo
 from engine.api.service import Service
-
-
-@dataclass(frozen=True, slots=True)
-class RouteInfo:
-    """One route. GET answers HEAD too."""
-
-    method: str
-    path: str
-    endpoint: Endpoint
-    access: Access
-
+from engine.frontend.bodies import (
+    AbortBody,
+    ChatBody,
+    CompletionBody,
+    DetokenizeBody,
+    FailpointBody,
+    GenerateBody,
+    TokenizeBody,
+)
+from engine.observe.records import FailpointState, Ledger, LoadReport, RoomList
 
 ROUTES = (
-    RouteInfo("POST", "/v1/chat/completions", chat.chat_completions, Access.KEY),
-    RouteInfo("POST", "/v1/completions", completions.completions, Access.KEY),
-    RouteInfo("POST", "/generate", generate.generate, Access.KEY),
-    RouteInfo("POST", "/tokenize", tokens.tokenize, Access.KEY),
-    RouteInfo("POST", "/detokenize", tokens.detokenize, Access.KEY),
-    RouteInfo("GET", "/v1/models", about.models, Access.OPEN),
-    RouteInfo("GET", "/server_info", about.server_info, Access.OPEN),
-    RouteInfo("GET", "/get_server_info", about.server_info, Access.OPEN),
-    RouteInfo("GET", "/model_info", about.model_info, Access.OPEN),
-    RouteInfo("GET", "/get_model_info", about.model_info, Access.OPEN),
-    RouteInfo("GET", "/health", observe.health, Access.OPEN),
+    RouteInfo(
+        "POST", "/v1/chat/completions", chat.chat_completions, Access.KEY, ChatBody, chat.ChatAnswer, streams=True
+    ),
+    RouteInfo(
+        "POST",
+        "/v1/completions",
+        completions.completions,
+        Access.KEY,
+        CompletionBody,
+        completions.CompletionAnswer,
+        streams=True,
+    ),
+    RouteInfo(
+        "POST",
+        "/generate",
+        generate.generate,
+        Access.KEY,
+        GenerateBody,
+        generate.GenerateAnswer | list[generate.GenerateAnswer],
+        streams=True,
+    ),
+    RouteInfo("POST", "/tokenize", tokens.tokenize, Access.KEY, TokenizeBody, tokens.Tokenized),
+    RouteInfo("POST", "/detokenize", tokens.detokenize, Access.KEY, DetokenizeBody, tokens.Detokenized),
+    RouteInfo("GET", "/v1/models", about.models, Access.OPEN, answer=about.ModelList),
+    RouteInfo("GET", "/server_info", about.server_info, Access.OPEN, answer=about.ServerInfo),
+    RouteInfo("GET", "/get_server_info", about.server_info, Access.OPEN, answer=about.ServerInfo),
+    RouteInfo("GET", "/model_info", about.model_info, Access.OPEN, answer=about.ModelInfo),
+    RouteInfo("GET", "/get_model_info", about.model_info, Access.OPEN, answer=about.ModelInfo),
+    RouteInfo("GET", "/health", observe.health, Access.OPEN, answer=observe.Health),
+    RouteInfo("GET", "/health/transfer", observe.transfer_health, Access.OPEN),
     RouteInfo("GET", "/health/live", observe.live, Access.OPEN),
-    RouteInfo("GET", "/metrics", observe.metrics, Access.OPEN),
-    RouteInfo("GET", "/v1/loads", observe.loads, Access.OPEN),
-    RouteInfo("GET", "/ledger", observe.ledger, Access.OPEN),
-    RouteInfo("GET", "/rooms", observe.rooms, Access.ADMIN),
-    RouteInfo("GET", "/rooms/recent", observe.recent_rooms, Access.ADMIN),
-    RouteInfo("POST", "/abort_request", admin.abort_request, Access.ADMIN),
-    RouteInfo("GET", "/failpoints", failpoints.list_failpoints, Access.ADMIN),
-    RouteInfo("POST", "/failpoints", failpoints.switch_failpoint, Access.ADMIN),
-    RouteInfo("POST", "/drain", admin.drain, Access.ADMIN),
+    RouteInfo("GET", "/metrics", observe.metrics, Access.OPEN, media_type="text/plain"),
+    RouteInfo("GET", "/v1/loads", observe.loads, Access.OPEN, answer=LoadReport),
+    RouteInfo("GET", "/ledger", observe.ledger, Access.OPEN, answer=Ledger),
+    RouteInfo("GET", "/rooms", observe.rooms, Access.ADMIN, answer=RoomList),
+    RouteInfo("GET", "/rooms/recent", observe.recent_rooms, Access.ADMIN, answer=RoomList),
+    RouteInfo("GET", "/flight", flight.flight, Access.ADMIN, media_type="application/octet-stream"),
+    RouteInfo("GET", "/openapi.json", openapi.openapi, Access.OPEN),
+    RouteInfo("POST", "/abort_request", admin.abort_request, Access.ADMIN, AbortBody, admin.Aborted),
+    RouteInfo("GET", "/failpoints", failpoints.list_failpoints, Access.ADMIN, answer=list[FailpointState]),
+    RouteInfo("POST", "/failpoints", failpoints.switch_failpoint, Access.ADMIN, FailpointBody, list[FailpointState]),
+    RouteInfo("POST", "/drain", admin.drain, Access.ADMIN, answer=admin.Draining),
 )
 
 
@@ -59,4 +78,5 @@ def make_app(service: Service) -> ASGIApp:
     app = Starlette(routes=routes, exception_handlers=HANDLERS)
     app.router.redirect_slashes = False
     app.state.service = service
+    app.state.openapi = openapi.describe(ROUTES, about.engine_version())
     return MeteredApp(app, service.meters, frozenset(info.path for info in ROUTES))

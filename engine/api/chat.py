@@ -11,18 +11,22 @@ from starlette.responses import Response
 
 from engine.api.answer import Answer
 from engine.api.bodies import raw_body
+from engine.api.chat_calls import CallReader, ToolCall, ToolCallDelta
 from engine.api.openai import check_openai, request_id_of
 from engine.api.records import Tally, Usage
 from engine.api.service import Service, service_of
 from engine.errors import RequestError
 from engine.frontend.bodies import ChatBody, read_body
 from engine.frontend.generation import Prompt, Work
+from engine.frontend.grammars import grammar_of_format
 from engine.frontend.prompts import chat_text, token_ids
 from engine.frontend.rendezvous import rooms_of
 from engine.frontend.sampling import Logprobs, choose_sampling, choose_stops
 from engine.frontend.sequence import Piece
 from engine.frontend.tokenizer import Tokenizer
-from engine.messages import TokenLogprob
+from engine.frontend.tool_calls import format_of
+from engine.frontend.tool_use import ToolUse, tool_use_of
+from engine.messages import FinishReason, TokenLogprob
 
 
 class TopToken(msgspec.Struct, frozen=True):
@@ -44,12 +48,15 @@ class ChoiceLogprobs(msgspec.Struct, frozen=True):
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
     role: Literal["assistant"] = "assistant"
-    content: str
+    content: str | None
+    """None when there is nothing but calls."""
+    tool_calls: list[ToolCall] | msgspec.UnsetType = msgspec.UNSET
 
 
 class MessageDelta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     role: str | None = None
     content: str | None = None
+    tool_calls: list[ToolCallDelta] | None = None
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,21 +100,25 @@ async def chat_completions(request: Request) -> Response:
     service.check_serving()
     service.check_model(body.model)
     check_openai(body)
-    work = await _work(request, body, service, received_at)
+    tools = tool_use_of(body, format_of(service.tokenizer.chat_template))
+    work = await _work(request, body, service, received_at, tools)
     wants_usage = bool(body.stream_options and body.stream_options.include_usage)
-    return Answer(service, work, ChatDialect(service, work, wants_usage))
+    return Answer(service, work, ChatDialect(service, work, wants_usage, tools))
 
 
-async def _work(request: Request, body: ChatBody, service: Service, received_at: float) -> Work:
+async def _work(request: Request, body: ChatBody, service: Service, received_at: float, tools: ToolUse | None) -> Work:
     tokenizer, choices = service.tokenizer, body.n or 1
     generation_prompt = body.add_generation_prompt is not False
-    text = chat_text(service.template, body.messages, body.tools, generation_prompt, body.chat_template_kwargs)
+    shown = None if tools is None else [msgspec.to_builtins(tool) for tool in tools.offered]
+    text = chat_text(service.template, body.messages, shown, generation_prompt, body.chat_template_kwargs)
     ids = await token_ids(text, tokenizer, "messages", add_special=False, limits=service.limits)
     max_tokens = body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
     if max_tokens == 0:
         raise RequestError(400, "invalid_value", "max_tokens: a chat needs at least 1", "max_tokens")
     logprobs = Logprobs(output=bool(body.logprobs), top=body.top_logprobs or 0)
-    sampling = choose_sampling(body, max_tokens, body.min_tokens, logprobs, len(ids), service.limits)
+    grammar = (tools.grammar if tools else None) or grammar_of_format(body.response_format)
+    await service.grammars.check(grammar, "tools" if tools and tools.grammar else "response_format")
+    sampling = choose_sampling(body, max_tokens, body.min_tokens, logprobs, len(ids), service.limits, grammar)
     return Work(
         request_id=request_id_of(request, body.rid),
         prompts=[Prompt(ids, sampling, choose_stops(body.stop))],
@@ -121,11 +132,14 @@ async def _work(request: Request, body: ChatBody, service: Service, received_at:
 class ChatDialect:
     """Writes OpenAI chat completions and chunks."""
 
-    def __init__(self, service: Service, work: Work, wants_usage: bool) -> None:
+    def __init__(self, service: Service, work: Work, wants_usage: bool, tools: ToolUse | None) -> None:
         self._tokenizer = service.tokenizer
         self._work = work
         self._wants_usage = wants_usage
         self._tally = Tally(work)
+        self._readers = [
+            CallReader(tools.parser() if tools else None, f"{work.request_id}-{index}") for index in range(work.choices)
+        ]
         self._id = f"chatcmpl-{work.request_id}"
         self._created = int(work.received_at)
         self._model = service.config.served_name
@@ -138,9 +152,12 @@ class ChatDialect:
         self._tally.add(piece)
         if piece.text or piece.finish or piece.logprobs:
             logprobs = _logprobs([piece], self._tokenizer)
-            delta = MessageDelta(content=piece.text or None)
-            choice = ChunkChoice(index=piece.index, delta=delta, logprobs=logprobs, finish_reason=piece.finish)
-            yield self._chunk(choice)
+            reader = self._readers[piece.index]
+            content, calls = reader.push(piece.text, piece.finish is not None)
+            delta = MessageDelta(content=content or None, tool_calls=calls or None)
+            if content or calls or piece.finish or piece.logprobs:
+                finish = _finish_reason(piece, reader)
+                yield self._chunk(ChunkChoice(index=piece.index, delta=delta, logprobs=logprobs, finish_reason=finish))
 
     def closing(self) -> Iterable[object]:
         if self._wants_usage:
@@ -155,17 +172,26 @@ class ChatDialect:
         )
 
     def _choice(self, index: int, pieces: list[Piece]) -> Choice:
+        reader = self._readers[index]
+        content, _ = reader.push("".join(piece.text for piece in pieces), is_last=True)
+        calls = reader.calls
+        message = Message(content=content or (None if calls else ""), tool_calls=calls or msgspec.UNSET)
         return Choice(
             index=index,
-            message=Message(content="".join(piece.text for piece in pieces)),
+            message=message,
             logprobs=_logprobs(pieces, self._tokenizer),
-            finish_reason=pieces[-1].finish,
+            finish_reason=_finish_reason(pieces[-1], reader),
             matched_stop=pieces[-1].matched,
         )
 
     def _chunk(self, choice: ChunkChoice | None, usage: Usage | None = None) -> ChatChunk:
         choices = [] if choice is None else [choice]
         return ChatChunk(id=self._id, created=self._created, model=self._model, choices=choices, usage=usage)
+
+
+def _finish_reason(piece: Piece, reader: CallReader) -> str | None:
+    """Return why the choice ended: a model that has called tools waits for their results."""
+    return "tool_calls" if piece.finish is FinishReason.STOP and reader.calls else piece.finish
 
 
 def _logprobs(pieces: list[Piece], tokenizer: Tokenizer) -> ChoiceLogprobs | None:

@@ -18,6 +18,7 @@ from engine.config import Role
 from engine.errors import RequestError
 from engine.frontend.bodies import CompletionBody, read_body
 from engine.frontend.generation import Prompt, Work
+from engine.frontend.grammars import grammar_of_format
 from engine.frontend.prompts import split_prompts, token_ids
 from engine.frontend.rendezvous import rooms_of
 from engine.frontend.sampling import Logprobs, check_ranges, choose_sampling, choose_stops
@@ -73,10 +74,12 @@ async def _work(request: Request, body: CompletionBody, service: Service, receiv
     check_ranges(body)
     max_tokens = DEFAULT_MAX_TOKENS if body.max_tokens is None else body.max_tokens
     logprobs = _wanted_logprobs(body, service.config.role)
+    grammar = grammar_of_format(body.response_format)
+    await service.grammars.check(grammar, "response_format")
     stops, prompts = choose_stops(body.stop), []
     for prompt in split_prompts(body.prompt, "prompt"):
         ids = await token_ids(prompt, service.tokenizer, "prompt", limits=service.limits)
-        sampling = choose_sampling(body, max_tokens, body.min_tokens, logprobs, len(ids), service.limits)
+        sampling = choose_sampling(body, max_tokens, body.min_tokens, logprobs, len(ids), service.limits, grammar)
         prompts.append(Prompt(ids, sampling, stops))
     choices = body.n or 1
     return Work(

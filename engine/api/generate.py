@@ -21,6 +21,7 @@ from engine.config import Role
 from engine.errors import RequestError
 from engine.frontend.bodies import GenerateBody, GenerateKnobs, read_body
 from engine.frontend.generation import Prompt, Work
+from engine.frontend.grammars import grammar_of_schema
 from engine.frontend.prompts import split_prompts, token_ids
 from engine.frontend.rendezvous import rooms_of
 from engine.frontend.sampling import Logprobs, check_ranges, choose_sampling, choose_stops
@@ -111,8 +112,10 @@ async def _prompt(
     ids = await token_ids(prompt, service.tokenizer, name, limits=service.limits)
     max_tokens = DEFAULT_MAX_TOKENS if knobs.max_new_tokens is None else knobs.max_new_tokens
     min_tokens = knobs.min_tokens if knobs.min_new_tokens is None else knobs.min_new_tokens
+    grammar = None if knobs.json_schema is None else grammar_of_schema(knobs.json_schema, "json_schema")
+    await service.grammars.check(grammar, "json_schema")
     logprobs = _wanted_logprobs(body, len(ids), service.config.role)
-    sampling = choose_sampling(knobs, max_tokens, min_tokens, logprobs, len(ids), service.limits)
+    sampling = choose_sampling(knobs, max_tokens, min_tokens, logprobs, len(ids), service.limits, grammar)
     return Prompt(ids, sampling, choose_stops(knobs.stop))
 
 

@@ -13,7 +13,7 @@ from engine.api.responses import json_response
 from engine.api.service import Phase, Service, service_of
 from engine.frontend.scheduler_client import SchedulerSilent
 from engine.observe.metrics import PREFIX, SampleCollector
-from engine.observe.records import HealthReport, Ledger, LoadReport, RoomList, Sample
+from engine.observe.records import HealthReport, Ledger, LoadReport, PeerTransfer, RoomList, Sample
 
 Record = TypeVar("Record")
 
@@ -35,11 +35,36 @@ class Health(msgspec.Struct, kw_only=True):
     refused_peers: dict[str, str] = {}
 
 
+class TransferHealth(msgspec.Struct, kw_only=True):
+    status: str
+    """ok | failing"""
+    role: str
+    instance: str
+    incarnation: str
+    peers: list[PeerTransfer]
+
+
 async def health(request: Request) -> Response:
     """Answer 200 only if this instance can do its part; the body says which part failed."""
     service = service_of(request)
     answer = await _health(service)
     return json_response(answer, 200 if answer.status == "ok" else 503)
+
+
+async def transfer_health(request: Request) -> Response:
+    """Say for each peer what the last canary READ found; 503 when there are usable peers and none is ok."""
+    peers = await _asked(request, "transfer", list[PeerTransfer])
+    config = service_of(request).config
+    tested = [peer for peer in peers if peer.state not in ("refused", "waiting")]
+    is_ok = not tested or any(peer.state == "ok" for peer in tested)
+    answer = TransferHealth(
+        status="ok" if is_ok else "failing",
+        role=config.role,
+        instance=config.instance,
+        incarnation=config.incarnation,
+        peers=peers,
+    )
+    return json_response(answer, 200 if is_ok else 503)
 
 
 async def live(request: Request) -> Response:

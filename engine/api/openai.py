@@ -25,10 +25,6 @@ def request_id_of(request: Request, rid: str | None) -> str:
 
 def check_openai(body: OpenAIBody) -> None:
     """Raise RequestError (400) for what would change the answer's form and is not supported."""
-    if body.response_format is not None and body.response_format.type != "text":
-        kind = body.response_format.type
-        message = f"response_format: '{kind}' is not supported, only 'text'"
-        raise RequestError(400, "unsupported", message, "response_format")
     if body.stream_options is not None and not body.stream:
         message = "stream_options: only allowed together with stream"
         raise RequestError(400, "invalid_value", message, "stream_options")

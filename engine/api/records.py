@@ -25,17 +25,24 @@ class Tally:
     def __init__(self, work: Work) -> None:
         self._prompt_tokens = sum(len(prompt.token_ids) for prompt in work.prompts)
         self._completion_tokens = 0
-        self._cached = [0] * len(work.prompts)
+        self._cached: dict[int, int] = {}
+        """By sequence."""
         self._choices = work.choices
 
     def add(self, piece: Piece) -> None:
-        """Count a piece. The choices of one prompt share its prompt tokens, cached ones too."""
+        """Count a piece."""
         self._completion_tokens += len(piece.token_ids)
-        prompt = piece.index // self._choices
-        self._cached[prompt] = max(self._cached[prompt], piece.cached_tokens)
+        self._cached[piece.index] = max(self._cached.get(piece.index, 0), piece.cached_tokens)
 
     def usage(self) -> Usage:
-        """Return the counts so far."""
+        """Return the counts so far.
+
+        Choices share the tokens of their prompt. Cached is what the first of them found: the others find its work.
+        """
         total = self._prompt_tokens + self._completion_tokens
-        cached = PromptDetails(sum(self._cached))
-        return Usage(self._prompt_tokens, self._completion_tokens, total, cached)
+        least: dict[int, int] = {}
+        for index, cached in self._cached.items():
+            prompt = index // self._choices
+            least[prompt] = min(least.get(prompt, cached), cached)
+        details = PromptDetails(sum(least.values()))
+        return Usage(self._prompt_tokens, self._completion_tokens, total, details)

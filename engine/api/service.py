@@ -14,6 +14,7 @@ from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.errors import RequestError
 from engine.frontend.chat_template import ChatTemplate
+from engine.frontend.grammar_check import GrammarCheck
 from engine.frontend.sampling import Limits
 from engine.frontend.scheduler_client import SchedulerClient
 from engine.frontend.tokenizer import Tokenizer
@@ -41,6 +42,7 @@ class Service:
     started_at: float
     """Unix time of the process start."""
     meters: Meters = field(default_factory=Meters)
+    grammars: GrammarCheck = field(default_factory=GrammarCheck)
     drain_asked: asyncio.Event = field(default_factory=asyncio.Event)
     scheduler_pid: int = 0
     failure: str | None = None

@@ -47,6 +47,7 @@ class GenerateKnobs(Knobs, kw_only=True):
 
     max_new_tokens: int | None = None
     min_new_tokens: int | None = None
+    json_schema: str | None = None
 
 
 class GenerateBody(msgspec.Struct, kw_only=True):
@@ -72,8 +73,16 @@ class StreamOptions(msgspec.Struct, kw_only=True):
     include_usage: bool | None = None
 
 
+class JsonSchema(msgspec.Struct, kw_only=True):
+    name: str | None = None
+    schema: JSON | None = None
+    strict: bool | None = None
+    """The schema is enforced in either case."""
+
+
 class ResponseFormat(msgspec.Struct, kw_only=True):
     type: str
+    json_schema: JsonSchema | None = None
 
 
 class OpenAIBody(Knobs, kw_only=True):
@@ -113,6 +122,28 @@ class ChatMessage(msgspec.Struct, kw_only=True, omit_defaults=True):
     reasoning_content: str | None = None
 
 
+class FunctionBody(msgspec.Struct, kw_only=True, omit_defaults=True):
+    name: str
+    description: str | None = None
+    parameters: JSON | None = None
+    """JSON schema of the arguments."""
+    strict: bool | None = None
+
+
+class ToolBody(msgspec.Struct, kw_only=True):
+    type: str
+    function: FunctionBody
+
+
+class NamedFunction(msgspec.Struct, kw_only=True):
+    name: str
+
+
+class NamedTool(msgspec.Struct, kw_only=True):
+    type: str
+    function: NamedFunction
+
+
 class ChatBody(OpenAIBody, kw_only=True):
     """POST /v1/chat/completions."""
 
@@ -120,7 +151,10 @@ class ChatBody(OpenAIBody, kw_only=True):
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
-    tools: list[JSON] | None = None
+    tools: list[ToolBody] | None = None
+    tool_choice: str | NamedTool | None = None
+    """auto | none | required, or one by name."""
+    parallel_tool_calls: bool | None = None
     add_generation_prompt: bool | None = None
     chat_template_kwargs: JSON | None = None
 

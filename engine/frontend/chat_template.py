@@ -44,6 +44,9 @@ class ChatTemplate:
         self._template = environment.from_string(source)
         self._special = special
 
+        self.takes_tools = "tools" in source
+        """False: the template would leave the tools out silently."""
+
     def render(
         self,
         messages: list[Message],

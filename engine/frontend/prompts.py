@@ -11,6 +11,7 @@ from engine.frontend.bodies import JSON, ChatMessage, ContentPart
 from engine.frontend.chat_template import ChatTemplate, Message
 from engine.frontend.sampling import Limits, check_length, check_token_ids
 from engine.frontend.tokenizer import Tokenizer
+from engine.frontend.tool_calls.in_words import in_words
 
 MAX_PROMPTS = 64
 CHARACTERS_PER_TOKEN = 16
@@ -74,15 +75,31 @@ def chat_text(
         raise RequestError(400, "no_chat_template", message, "messages")
     if not messages:
         raise RequestError(400, "invalid_value", "messages: at least one message is needed", "messages")
-    return template.render([_plain(message) for message in messages], tools, add_generation_prompt, extra)
+    plain = [_plain(message) for message in messages]
+    if not template.takes_tools:
+        plain, tools = in_words(plain, tools), None
+    return template.render(plain, tools, add_generation_prompt, extra)
 
 
 def _plain(message: ChatMessage) -> Message:
-    """Return the message as templates expect it: text content, and only the keys that were given."""
+    """Return the message as templates expect it: text content, arguments as objects, only the keys that were given."""
     plain: Message = msgspec.to_builtins(message)
     content = message.content
     plain["content"] = content if content is None or isinstance(content, str) else _joined(content)
+    for call in plain.get("tool_calls") or ():
+        if isinstance(call.get("function"), dict):
+            call["function"]["arguments"] = _object(call["function"].get("arguments"))
     return plain
+
+
+def _object(arguments: object) -> object:
+    """Return the object that OpenAI's clients send as JSON text; anything else as it is."""
+    if not isinstance(arguments, str):
+        return arguments
+    try:
+        return msgspec.json.decode(arguments)
+    except msgspec.DecodeError:
+        return arguments
 
 
 def _joined(parts: list[ContentPart]) -> str:

@@ -58,6 +58,7 @@ def choose_sampling(
     logprobs: Logprobs,
     prompt_tokens: int,
     limits: Limits,
+    grammar: str | None = None,
 ) -> SamplingParams:
     """Check every value and fill in the defaults; `max_tokens` None: as many as the context holds.
 
@@ -65,6 +66,8 @@ def choose_sampling(
     """
     check_ranges(knobs)
     _check_tokens(knobs, max_tokens, min_tokens, logprobs, limits)
+    if grammar is not None and (min_tokens or knobs.ignore_eos):
+        raise _bad("ignore_eos" if knobs.ignore_eos else "min_tokens", "an answer of a given form ends where it ends")
     left = check_length(prompt_tokens, max_tokens, limits)
     most = left if max_tokens is None else min(max_tokens, left)
     seed = secrets.randbelow(SEED_RANGE) if knobs.seed is None else knobs.seed % SEED_RANGE
@@ -82,6 +85,7 @@ def choose_sampling(
         stop_token_ids=tuple(knobs.stop_token_ids or ()),
         ignore_eos=bool(knobs.ignore_eos),
         min_tokens=min_tokens or 0,
+        grammar=grammar,
         logprobs=logprobs.output,
         top_logprobs=logprobs.top if logprobs.output else 0,
         prompt_logprobs=None if logprobs.prompt_start is None else logprobs.top,

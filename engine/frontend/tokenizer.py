@@ -35,6 +35,10 @@ class Tokenizer:
         added = backend.get_added_tokens_decoder()
         self._special = frozenset(token_id for token_id, token in added.items() if token.special)
 
+    def to_json(self) -> str:
+        """Return the content of a tokenizer.json."""
+        return self._backend.to_str()
+
     def encode(self, text: str, add_special: bool) -> list[int]:
         """Return the ids; special tokens written in the text become their ids.
 

@@ -14,15 +14,17 @@ class Owner(IntEnum):
 
     FREE = 0
     CACHED = 1
+    """Of the prefix cache, used by nobody: given up when pages are short."""
     RUNNING = 2
     """Of a sequence in this instance's steps."""
     HELD_FOR_PEER = 3
-    """Prefill: computed, waiting for COMMIT."""
+    """Prefill: computed, waiting for COMMIT; also those of them that the prefix cache will keep."""
     READING = 4
     """Decode: NIXL may write into it."""
     FENCING = 5
     """Decode: of a failed room, until no read can touch it."""
     PINNED = 6
+    """Of the prefix cache, used by at least one sequence (and not held for a peer)."""
 
 
 class PageLedger:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from engine.messages import FinishReason, SamplingParams
+from engine.model.grammar import GrammarState
 
 
 class SamplingState:
@@ -16,11 +17,18 @@ class SamplingState:
     A function of prompt and output alone: decode rebuilds it from the prompt and the first token.
     """
 
-    def __init__(self, params: SamplingParams, prompt_ids: Sequence[int], eos_ids: Sequence[int]) -> None:
+    def __init__(
+        self,
+        params: SamplingParams,
+        prompt_ids: Sequence[int],
+        eos_ids: Sequence[int],
+        grammar: GrammarState | None = None,
+    ) -> None:
         self.params = params
         self.output_ids: list[int] = []
         self.end_ids = frozenset(params.stop_token_ids) | (frozenset() if params.ignore_eos else set(eos_ids))
         """Tokens that end the answer, once `min_tokens` are out."""
+        self.grammar = grammar
         self._prompt_ids = prompt_ids
         self._has_penalties = (
             params.presence_penalty != 0 or params.frequency_penalty != 0 or params.repetition_penalty != 1
@@ -31,6 +39,8 @@ class SamplingState:
     def record(self, token_id: int) -> None:
         """Append an output token. `sample` does not: the caller decides what is part of the answer."""
         self.output_ids.append(token_id)
+        if self.grammar is not None:
+            self.grammar.consume(token_id)
         if self._counts is not None and self._seen is not None:
             self._counts[token_id] += 1
             self._seen[token_id] += 1
@@ -43,21 +53,21 @@ class SamplingState:
     @property
     def is_adjusted(self) -> bool:
         """`adjust` would change the next logits."""
-        return bool(self._has_penalties or self.params.logit_bias or self._is_end_barred)
+        return bool(self._has_penalties or self.params.logit_bias or self._is_end_barred or self.grammar is not None)
 
     @property
     def _is_end_barred(self) -> bool:
         return len(self.output_ids) < self.params.min_tokens and bool(self.end_ids)
 
     def adjust(self, row: Tensor) -> Tensor:
-        """Return the logits `[vocab]` after penalties, bias and barred end tokens, in that order."""
+        """Return the logits `[vocab]` after penalties, bias, barred end tokens and the grammar, in that order."""
         row = self._penalised(row) if self._has_penalties else row.clone()
         if self.params.logit_bias:
             ids = torch.tensor(list(self.params.logit_bias), device=row.device)
             row[ids] += torch.tensor(list(self.params.logit_bias.values()), device=row.device)
         if self._is_end_barred:
             row[torch.tensor(list(self.end_ids), device=row.device)] = -torch.inf
-        return row
+        return row if self.grammar is None else self.grammar.mask(row)
 
     def _penalised(self, row: Tensor) -> Tensor:
         """Repetition counts prompt and output (CTRL, arXiv 1909.05858), the others output only (OpenAI)."""

@@ -6,6 +6,7 @@ import threading
 from collections import deque
 
 from engine.clock import Clock
+from engine.observe.flight import FlightRecorder
 from engine.observe.records import RoomRecord, Stage
 
 KEEP_S = 60.0
@@ -15,7 +16,8 @@ KEEP_MOST = 4096
 class Journal:
     """Owner of all `RoomRecord`s. Safe to read from any thread while others write."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, flight: FlightRecorder | None = None) -> None:
+        self.flight = flight
         self._clock = clock
         self._live: dict[str, RoomRecord] = {}
         self._ended: deque[tuple[float, RoomRecord]] = deque(maxlen=KEEP_MOST)

@@ -100,6 +100,20 @@ class HealthReport(msgspec.Struct, kw_only=True):
     """Peer -> the contract field and both values. Not counted against `ok`."""
 
 
+class PeerTransfer(msgspec.Struct, kw_only=True):
+    """One row of `/health/transfer`: what the last canary READ between this instance and a peer found."""
+
+    peer: str
+    incarnation: str
+    state: str
+    """ok | failing | stale | waiting (for the first) | refused (by the contract) | unreachable"""
+    took_ms: float
+    """From post to DONE."""
+    age_s: float | None
+    """Seconds since it ended; None before the first."""
+    detail: str
+
+
 class FailpointState(msgspec.Struct, kw_only=True):
     """One row of `/failpoints`."""
 

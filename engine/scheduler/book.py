@@ -6,23 +6,27 @@ from collections import Counter
 
 from engine.clock import Clock
 from engine.kvcache.pages import PageLedger
+from engine.kvcache.prefix_cache import PrefixCache
 from engine.messages import Delta, Failure, FinishReason, TokenLogprob
 from engine.model.sampling import Sampled
 from engine.observe.journal import Journal
 from engine.observe.records import Stage
 from engine.scheduler.queues import Queues
+from engine.scheduler.recheck import PromptRecheck
 from engine.scheduler.sequence import Phase, Sequence
 
 
 class Book:
-    """Queues, page ledger, journal and the answers of the current turn. Owned by the loop."""
+    """Queues, page ledger, prefix cache, journal and the answers of the current turn. Owned by the loop."""
 
-    def __init__(self, clock: Clock, page_size: int, pages: PageLedger, journal: Journal) -> None:
+    def __init__(self, clock: Clock, page_size: int, pages: PageLedger, cache: PrefixCache, journal: Journal) -> None:
         self.clock = clock
         self.page_size = page_size
         self.pages = pages
+        self.cache = cache
         self.journal = journal
         self.queues = Queues()
+        self.recheck: PromptRecheck | None = None
         self.results: Counter[str] = Counter()
         """Ended sequences by result: `stop`, `length`, `aborted`, or the code of the failure."""
         self.prompt_tokens = 0
@@ -64,17 +68,35 @@ class Book:
     def tell_score(self, sequence: Sequence) -> None:
         """Answer a request that wanted the prompt's logprobs only."""
         asked = _asked_prompt_logprobs(sequence)
-        self._answers.append(Delta(rid=sequence.rid, token_ids=[], prompt_logprobs=asked, finish=FinishReason.LENGTH))
+        cached = sequence.record.cached_tokens
+        self._answers.append(
+            Delta(
+                rid=sequence.rid,
+                token_ids=[],
+                prompt_logprobs=asked,
+                finish=FinishReason.LENGTH,
+                cached_tokens=cached,
+            )
+        )
 
     def tell_failure(self, sequence: Sequence, status: int, code: str, message: str) -> None:
         """Answer an error; the sequence stays until it is released."""
         self._answers.append(Failure(rid=sequence.rid, status=status, code=code, message=message))
 
+    def share(self, sequence: Sequence) -> None:
+        """Let others find the whole pages that a sequence has computed so far."""
+        self.cache.extend(sequence.lease, sequence.tokens, sequence.computed, sequence.pages)
+
+    def give_back(self, sequence: Sequence) -> None:
+        """Free a sequence's pages, but for those whose KV is right, which the prefix cache keeps."""
+        self.cache.give_back(sequence.lease, sequence.tokens, sequence.computed, sequence.pages)
+        sequence.pages, sequence.computed = [], 0
+
     def release(self, sequence: Sequence, result: str, reason: str | None = None) -> None:
-        """Free the pages, forget the sequence, close its record. `reason` marks a failure."""
-        if sequence.pages:
-            self.pages.free(sequence.pages)
-            sequence.pages = []
+        """Give the pages back, forget the sequence, close its record. `reason` marks a failure."""
+        if self.recheck is not None:
+            self.recheck.ends(sequence)
+        self.give_back(sequence)
         self.queues.remove(sequence)
         self.journal.close(sequence.record, "closed" if reason is None else "failed", reason)
         self.results[result] += 1

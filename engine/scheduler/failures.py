@@ -56,6 +56,14 @@ def queue_full(limit: int) -> Ending:
 
 DRAINING = Ending(503, "draining", "this instance is draining and takes no new requests")
 
+
+def broken_grammar(problem: str) -> Ending:
+    """The grammar became too complex in the middle of the answer, or the API let a wrong one through."""
+    return Ending(
+        500, "grammar_failed", f"the answer cannot follow its grammar any more: {problem}; simplify the schema"
+    )
+
+
 BROKEN_LOGITS = Ending(
     500, "broken_logits", "the model computed NaN or infinity for this request; its weights or the dtype are unfit"
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import zmq
@@ -11,12 +12,16 @@ import zmq
 from engine import PROTOCOL_VERSION
 from engine.clock import SystemClock
 from engine.config import EngineConfig, Role
+from engine.frontend.tokenizer import load_tokenizer
 from engine.kvcache.pages import PageLedger
 from engine.kvcache.pool import KVLayout, KVPool
+from engine.kvcache.prefix_cache import PrefixCache
 from engine.messages import Ready
 from engine.model.checkpoint import open_checkpoint
 from engine.model.config import ModelConfig
+from engine.model.grammar import GrammarCompiler, token_table
 from engine.model.loading import load_model
+from engine.observe.flight import FlightRecorder
 from engine.observe.journal import Journal
 from engine.observe.threads import Supervisor
 from engine.observe.watchdog import StuckClock, watch
@@ -26,11 +31,14 @@ from engine.scheduler.loop import Loop
 from engine.scheduler.observer import Observer
 from engine.scheduler.plan import Planner
 from engine.scheduler.progress import Progress
+from engine.scheduler.recheck import PromptRecheck
 from engine.scheduler.roles import Decode, Prefill, RoleBehaviour, Unified
 from engine.scheduler.runner import Runner
 from engine.transfer.interface import Reader, Source
 
 if TYPE_CHECKING:
+    from llguidance import LLTokenizer
+
     from engine.failpoints import Failpoints
 
 log = logging.getLogger(__name__)
@@ -55,9 +63,15 @@ class Instance:
         self._context_length = context_length(config, checkpoint.config)
         self._supervisor = Supervisor()
         self._progress = Progress(last_turn=self._clock.monotonic())
-        ledger = PageLedger(pool.layout.pages)
-        self._book = Book(self._clock, config.page_size, ledger, Journal(self._clock))
-        planner = Planner(config, self._book.queues, ledger)
+        flight = None
+        if config.flight_file is not None:
+            flight = FlightRecorder(Path(config.flight_file), self._clock, config.instance, config.incarnation)
+        ledger = PageLedger(config.kv_tokens // config.page_size)
+        cache = PrefixCache(config.page_size, ledger, config.prefix_cache)
+        self._book = Book(self._clock, config.page_size, ledger, cache, Journal(self._clock, flight))
+        if config.recheck_prompts:
+            self._book.recheck = PromptRecheck(pool)
+        planner = Planner(config, self._book)
         self._role = self._behaviour(pool, planner)
         self._inbox = Inbox(context, run_dir)
         self._stuck_clock = StuckClock(config.stuck_timeout_s)
@@ -71,6 +85,7 @@ class Instance:
             Runner(model, pool),
             self._progress,
             checkpoint.config.eos_ids,
+            GrammarCompiler(lambda: _token_table(config.model, checkpoint.config)),
         )
         self._observer = Observer(
             config,
@@ -92,6 +107,7 @@ class Instance:
         """Start the threads, tell the API process that we are ready, and run the loop."""
         transfer = self._role.transfer
         if transfer is not None:
+            transfer.use_canary_page(self._book.pages.total)
             transfer.start()
             self._inbox.watch(transfer.wakeup_fd)
         stopping = self._supervisor.stopping
@@ -148,12 +164,18 @@ def _give_back_unused_memory() -> None:
         trim(0)
 
 
+def _token_table(path: str, model: ModelConfig) -> LLTokenizer:
+    tokenizer = load_tokenizer(path)
+    return token_table(tokenizer.to_json(), max(model.vocab, tokenizer.vocab_size), model.eos_ids)
+
+
 def kv_layout(config: EngineConfig, model: ModelConfig) -> KVLayout:
     """Return the pool's shape for this model and configuration."""
     return KVLayout(
         layers=model.layers,
         kv_heads=model.kv_heads,
-        pages=config.kv_tokens // config.page_size,
+        # One more than the ledger knows: the page of the canary, see `engine.transfer.canary`.
+        pages=config.kv_tokens // config.page_size + (config.role is not Role.UNIFIED),
         page_size=config.page_size,
         head_dim=model.head_dim,
         dtype=config.dtype,

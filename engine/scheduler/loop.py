@@ -5,6 +5,7 @@ from __future__ import annotations
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.messages import Abort, Drain, FinishReason, Generate, ToScheduler
+from engine.model.grammar import GrammarCompiler
 from engine.model.sampling import Sampled, SamplingState, finish_of
 from engine.observe.records import RoomRecord, Stage
 from engine.scheduler import failures
@@ -35,6 +36,7 @@ class Loop:
         runner: Runner,
         progress: Progress,
         eos_ids: tuple[int, ...],
+        grammars: GrammarCompiler,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -45,6 +47,7 @@ class Loop:
         self._runner = runner
         self._progress = progress
         self._eos_ids = eos_ids
+        self._grammars = grammars
         self._arrivals = 0
         self._is_busy = False
         self._drain_until: float | None = None
@@ -107,9 +110,10 @@ class Loop:
                 state="queued",
                 prompt_tokens=len(request.prompt_ids),
             ),
-            sampling=SamplingState(request.sampling, request.prompt_ids, self._eos_ids),
+            sampling=self._sampling_state(request),
             tokens=list(request.prompt_ids),
             arrival=self._arrivals,
+            arrived_at=now,
             deadline=now + request.deadline_s - (self._clock.wall() - request.received_at),
             phase=Phase.WAITING,
             phase_since=now,
@@ -120,6 +124,11 @@ class Loop:
             self._role.admit(sequence)
         else:
             self._role.refuse(sequence, refusal)
+
+    def _sampling_state(self, request: Generate) -> SamplingState:
+        text = request.sampling.grammar
+        grammar = None if text is None else self._grammars.start(text)
+        return SamplingState(request.sampling, request.prompt_ids, self._eos_ids, grammar)
 
     def _refusal(self) -> Ending | None:
         if self._drain_until is not None:
@@ -137,9 +146,7 @@ class Loop:
     def _execute(self, plan: StepPlan) -> None:
         for work in plan.chunks:
             self._book.journal.mark(work.sequence.record, Stage.COMPUTING)
-        started = self._clock.monotonic()
-        result = self._runner.step(plan)
-        self._progress.step(self._clock.monotonic() - started)
+        result = self._compute(plan)
         for work in plan.works:
             work.sequence.computed += work.length
             work.sequence.prompt_logprobs += result.prompt_logprobs.get(work.sequence.rid, [])
@@ -147,6 +154,18 @@ class Loop:
             self._decoded(work, result)
         for work in plan.chunks:
             self._prompt_chunk_done(work, result)
+
+    def _compute(self, plan: StepPlan) -> StepResult:
+        flight, sequences = self._book.journal.flight, len(plan.works)
+        if flight is not None:
+            flight.step_begins(plan.number, sequences, sum(work.length for work in plan.works))
+        started = self._clock.monotonic()
+        result = self._runner.step(plan)
+        took_s = self._clock.monotonic() - started
+        self._progress.step(took_s)
+        if flight is not None:
+            flight.step_ends(plan.number, sequences, took_s)
+        return result
 
     def _decoded(self, work: Work, result: StepResult) -> None:
         sampled = result.sampled.get(work.sequence.rid)
@@ -162,15 +181,23 @@ class Loop:
         if work.samples:
             self._book.journal.mark(work.sequence.record, Stage.COMPUTED)
         sampled = result.sampled.get(work.sequence.rid)
-        if sampled is None:
-            self._role.chunk_done(work, None, None)
-        elif not self._is_broken(work.sequence, sampled):
-            self._role.chunk_done(work, sampled, self._record(work.sequence, sampled))
+        if sampled is not None and self._is_broken(work.sequence, sampled):
+            return
+        self._book.share(work.sequence)
+        finish = None if sampled is None else self._record(work.sequence, sampled)
+        self._role.chunk_done(work, sampled, finish)
 
     def _is_broken(self, sequence: Sequence, sampled: Sampled) -> bool:
-        """End a sequence whose logits are no numbers; its neighbours in the step go on."""
+        """End a sequence whose logits are no numbers, or whose grammar failed; its neighbours in the step go on."""
+        grammar = sequence.sampling.grammar
+        if sampled.is_finite and grammar is not None and grammar.problem is not None:
+            self._role.end(sequence, failures.broken_grammar(grammar.problem))
+            return True
         if sampled.is_finite:
             return False
+        # Pages with NaN may have been shared already; they spoil whoever attends to them.
+        sequence.computed = 0
+        self._book.cache.drop()
         self._role.end(sequence, failures.BROKEN_LOGITS)
         return True
 

@@ -11,7 +11,7 @@ import zmq
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.messages import Observe
-from engine.observe.records import HealthReport, LoadReport, RoomList, Sample
+from engine.observe.records import HealthReport, LoadReport, PeerTransfer, RoomList, Sample
 from engine.observe.threads import Supervisor
 from engine.scheduler.book import Book
 from engine.scheduler.plan import Planner
@@ -57,6 +57,7 @@ class Observer:
             "ledger": lambda: self._book.pages.ledger(),
             "loads": self.loads,
             "health": self.health,
+            "transfer": self.peer_transfers,
         }
 
     def serve(self, context: zmq.Context[zmq.Socket[bytes]], run_dir: str, stopping: threading.Event) -> None:
@@ -96,6 +97,10 @@ class Observer:
             threads={state.name: state.alive for state in self._supervisor.states()},
             refused_peers={} if self._transfer is None else self._transfer.refused_peers(),
         )
+
+    def peer_transfers(self) -> list[PeerTransfer]:
+        """Return what the last canary READ with each peer found."""
+        return [] if self._transfer is None else self._transfer.peer_transfers()
 
     def loads(self) -> LoadReport:
         """Return the queues in numbers and ages."""
@@ -151,7 +156,13 @@ class Observer:
             Sample("pdengine_prompt_tokens", self._book.prompt_tokens),
             Sample("pdengine_generated_tokens", self._book.generated_tokens),
             Sample("pdengine_retractions", self._planner.retractions),
+            Sample("pdengine_prefix_cache_asked_tokens", self._book.cache.asked_tokens),
+            Sample("pdengine_prefix_cache_hit_tokens", self._book.cache.hit_tokens),
+            Sample("pdengine_prefix_cache_evicted_pages", self._book.cache.evicted_pages),
         ]
+        if (recheck := self._book.recheck) is not None:
+            samples.append(Sample("pdengine_prompts_rechecked", recheck.rechecked))
+            samples.append(Sample("pdengine_prompts_changed", recheck.changed))
         results = dict(self._book.results)
         return samples + [Sample("pdengine_requests", n, {"result": result}) for result, n in results.items()]
 

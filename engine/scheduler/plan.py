@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.config import EngineConfig
-from engine.kvcache.pages import Owner, PageLedger
-from engine.scheduler.queues import Queues
+from engine.kvcache.pages import Owner
+from engine.scheduler.book import Book
 from engine.scheduler.sequence import Phase, Sequence
+
+AGING_TOKENS_PER_S = 1000.0
+"""About what one core computes of a small model: who waits as long as its own prompt takes is overtaken no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +40,29 @@ class StepPlan:
 class Planner:
     """Chooses the work of a step and takes the pages for it.
 
-    Order is arrival order. A sequence enters with the pages of all its tokens, so a prompt once begun can always be
-    finished. When a decode cannot grow, the youngest running sequence is retracted (never the oldest): its pages are
-    freed and it goes to the front of the queue, to be computed again from prompt and tokens. Admission demands
-    prompt + max_tokens <= pool, so the oldest can always finish.
+    **Order.** Short prompts go before long ones, but a prompt grows older while it waits: one of n tokens stands as
+    if it had come n / AGING_TOKENS_PER_S seconds later than it did. So it is overtaken only by prompts that come within
+    that time, each of them shorter, and then it is the first: nothing starves, and who comes soon after the beginning
+    of a long prompt does not wait for its end. What a prompt in the middle still lacks counts as its length. Retracted
+    sequences, whose clients are being told tokens, go before all prompts. The first that cannot get its pages lets no
+    other enter.
+
+    **Pages.** A sequence enters with the pages of all its tokens, so a prompt once begun can always be finished. When a
+    decode cannot grow, the youngest running sequence is retracted (never the oldest): its pages go back, and it is
+    computed again from prompt and tokens, or from what the prefix cache has kept of them. The last one that runs waits
+    instead: its pages are with rooms that are being read, and these end. Admission demands prompt + max_tokens <= pool,
+    so the oldest can always finish.
+
+    **Sharing.** What two prompts share is computed once: a sequence does not enter while another one is at work on
+    whole pages that both begin with. It waits for these pages only (they are shared chunk by chunk), and for one that
+    has entered before it, which needs nothing from it; so it never waits in a circle.
     """
 
-    def __init__(self, config: EngineConfig, queues: Queues, pages: PageLedger) -> None:
+    def __init__(self, config: EngineConfig, book: Book) -> None:
         self._config = config
-        self._queues = queues
-        self._pages = pages
+        self._book = book
+        self._queues = book.queues
+        self._cache = book.cache
         self._number = 0
         self.retractions = 0
 
@@ -62,16 +78,23 @@ class Planner:
     def _decodes(self, now: float) -> list[Work]:
         for sequence in self._queues.in_phase(Phase.DECODING):
             while sequence.phase is Phase.DECODING and not self._grow(sequence):
+                if self._queues.running() == [sequence]:
+                    break
                 self._retract_youngest(now)
         return [
-            Work(sequence, sequence.computed, 1, samples=True) for sequence in self._queues.in_phase(Phase.DECODING)
+            Work(sequence, sequence.computed, 1, samples=True)
+            for sequence in self._queues.in_phase(Phase.DECODING)
+            if self._has_room(sequence)
         ]
 
+    def _has_room(self, sequence: Sequence) -> bool:
+        return len(sequence.tokens) <= len(sequence.pages) * self._config.page_size
+
     def _grow(self, sequence: Sequence) -> bool:
-        if len(sequence.tokens) <= len(sequence.pages) * self._config.page_size:
+        if self._has_room(sequence):
             return True
         last = sequence.pages[-1] if sequence.pages else None
-        page = self._pages.take(1, Owner.RUNNING, after=last)
+        page = self._cache.take(1, Owner.RUNNING, after=last)
         if page is None:
             return False
         sequence.pages += page
@@ -79,9 +102,7 @@ class Planner:
 
     def _retract_youngest(self, now: float) -> None:
         victim = max(self._queues.running(), key=lambda s: s.arrival)
-        self._pages.free(victim.pages)
-        victim.pages = []
-        victim.computed = 0
+        self._book.give_back(victim)
         victim.prompt_logprobs = []
         victim.enter(Phase.WAITING, now)
         self.retractions += 1
@@ -89,9 +110,20 @@ class Planner:
     def _chunks(self, now: float) -> list[Work]:
         budget = self._config.chunk_tokens
         chunks = []
-        for sequence in self._queues.in_phase(Phase.PROMPT) + self._queues.in_phase(Phase.WAITING):
+        is_full = False
+        at_work = self._queues.in_phase(Phase.PROMPT)
+        for sequence in sorted(at_work + self._queues.in_phase(Phase.WAITING), key=_turn):
+            if budget == 0:
+                break
+            if sequence.phase is Phase.WAITING:
+                if is_full or self._is_being_computed(sequence, at_work):
+                    continue
+                is_full = not self._admit(sequence, now)
+                if is_full:
+                    continue
+                at_work.append(sequence)
             length = self._chunk_length(sequence, budget)
-            if length == 0 or not self._admit(sequence, now):
+            if length == 0:
                 break
             chunks.append(Work(sequence, sequence.computed, length, samples=length == sequence.pending))
             budget -= length
@@ -105,24 +137,51 @@ class Planner:
         return max(0, end - sequence.computed)
 
     def _admit(self, sequence: Sequence, now: float) -> bool:
-        if sequence.phase is Phase.PROMPT:
-            return True
         if len(self._queues.running()) >= self._config.max_running:
             return False
-        pages = self.take_for(len(sequence.tokens), Owner.RUNNING)
-        if pages is None:
+        if not self.take_for(sequence, Owner.RUNNING):
             return False
-        sequence.pages = pages
+        sequence.computed = sequence.cached
         sequence.enter(Phase.PROMPT, now)
         return True
 
-    def take_for(self, tokens: int, owner: Owner) -> list[int] | None:
-        """Take the pages of `tokens` tokens for a newcomer, or None.
+    def _is_being_computed(self, sequence: Sequence, at_work: list[Sequence]) -> bool:
+        """Return whether a prompt at work will have computed more of this one's first pages than are here now."""
+        if not self._cache.enabled:
+            return False
+        return any(self._shared_tokens(sequence, other) > other.computed for other in at_work)
+
+    def _shared_tokens(self, sequence: Sequence, other: Sequence) -> int:
+        """Return how many tokens, in whole pages, both begin with."""
+        size = self._config.page_size
+        limit = min(sequence.reusable, len(other.tokens)) // size * size
+        for start in range(0, limit, size):
+            if sequence.tokens[start : start + size] != other.tokens[start : start + size]:
+                return start
+        return limit
+
+    def take_for(self, sequence: Sequence, owner: Owner) -> bool:
+        """Give a newcomer the pages of all its tokens: what the prefix cache has of them, and new ones.
 
         Leaves one page to each running sequence, so that those who are there grow before newcomers enter and are
         not retracted for them.
         """
-        count = -(-tokens // self._config.page_size)
-        if self._pages.free_count - count < len(self._queues.in_phase(Phase.DECODING)):
-            return None
-        return self._pages.take(count, owner)
+        lease = self._cache.match(sequence.tokens, sequence.reusable)
+        count = -(-len(sequence.tokens) // self._config.page_size) - len(lease.nodes)
+        spare = self._cache.available - count
+        new = None if spare < len(self._queues.in_phase(Phase.DECODING)) else self._cache.take(count, owner)
+        if new is None:
+            self._cache.release(lease)
+            return False
+        sequence.lease, sequence.pages = lease, lease.pages + new
+        self._cache.note(len(sequence.tokens), sequence.cached)
+        if sequence.record.output_tokens == 0:
+            sequence.record.cached_tokens = sequence.cached
+        return True
+
+
+def _turn(sequence: Sequence) -> tuple[bool, float, int]:
+    """Return the place of a prompt among those that want to be computed; see `Planner`."""
+    if sequence.record.output_tokens:
+        return (False, 0.0, sequence.arrival)
+    return (True, sequence.arrived_at + sequence.pending / AGING_TOKENS_PER_S, sequence.arrival)

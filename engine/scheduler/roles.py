@@ -123,9 +123,10 @@ class Prefill:
             first = FirstToken(sampled.token_id, sampled.logprob, finish, sequence.record.cached_tokens)
             self._book.pages.move(sequence.pages, Owner.HELD_FOR_PEER)
             self._book.enter(sequence, Phase.HELD)
-        size = self._book.page_size
-        pages = sequence.pages[work.start // size : -(-(work.start + work.length) // size)]
-        self.transfer.ready(sequence.rid, work.start // size, pages, first)
+        # The first chunk brings what the prefix cache had, too.
+        start, end = sequence.ready_pages, -(-(work.start + work.length) // self._book.page_size)
+        sequence.ready_pages = end
+        self.transfer.ready(sequence.rid, start, sequence.pages[start:end], first)
 
     def end(self, sequence: Sequence, ending: Ending) -> None:
         if sequence.request.room is None:
@@ -135,7 +136,12 @@ class Prefill:
 
 
 class Decode:
-    """Offers the room, reads the pages into its own, generates."""
+    """Offers the room, reads the pages that its prefix cache lacks, generates.
+
+    What is cached is looked up, and pinned, when pages are granted: a room that waits holds nothing (invariant 4).
+    Landed pages enter the cache. Choices of one request read their prompt once: the others wait until the first has
+    landed or failed.
+    """
 
     def __init__(self, book: Book, reader: Reader, planner: Planner, max_running: int) -> None:
         self._book = book
@@ -148,7 +154,8 @@ class Decode:
     def admit(self, sequence: Sequence) -> None:
         room, bootstrap = _rendezvous(sequence)
         self._book.enter(sequence, Phase.ROOM)
-        self.transfer.open(sequence.rid, room, bootstrap, sequence.request.prompt_ids, 0, sequence.record)
+        cached = self._book.cache.length(sequence.tokens, sequence.reusable)
+        self.transfer.open(sequence.rid, room, bootstrap, sequence.request.prompt_ids, cached, sequence.record)
 
     def refuse(self, sequence: Sequence, ending: Ending) -> None:
         self.transfer.refuse(*_rendezvous(sequence), ending.message)
@@ -170,17 +177,23 @@ class Decode:
                 self._landed(sequence, first)
             case Failed(rid, reason, detail):
                 if sequence.pages:
-                    self._book.pages.move(sequence.pages, Owner.FENCING)
-                    self._fencing[rid], sequence.pages = sequence.pages, []
+                    # No read touches the pages of the cache, but those that the room was to fill.
+                    self._fencing[rid], sequence.pages = sequence.own_pages, []
+                    self._book.pages.move(self._fencing[rid], Owner.FENCING)
                 end_now(self._book, sequence, sequence.ending or ending_of(reason, detail))
 
     def _landed(self, sequence: Sequence, first: FirstToken) -> None:
+        # A first token that ends the request ends the reading, too: then not every page is right.
+        if first.finish is None:
+            sequence.computed = sequence.prompt_length
         if sequence.ending is not None:
             end_now(self._book, sequence, sequence.ending)
             return
-        self._book.pages.move(sequence.pages, Owner.RUNNING)
+        self._book.pages.move(sequence.own_pages, Owner.RUNNING)
+        if self._book.recheck is not None:
+            self._book.recheck.landed(sequence)
+        self._book.share(sequence)
         self._book.prompt_tokens += sequence.prompt_length
-        sequence.computed = sequence.prompt_length
         sequence.tokens.append(first.token_id)
         sequence.sampling.record(first.token_id)
         finish = None if first.finish is None else FinishReason(first.finish)
@@ -197,12 +210,20 @@ class Decode:
             busy = len(queues.running()) + len(queues.in_phase(Phase.READING))
             if queues.in_phase(Phase.WAITING) or busy >= self._max_running:
                 return
-            pages = self._planner.take_for(sequence.prompt_length, Owner.READING)
-            if pages is None:
+            if self._is_being_read(sequence):
+                continue
+            if not self._planner.take_for(sequence, Owner.READING):
                 return
-            sequence.pages = pages
             self._book.enter(sequence, Phase.READING)
-            self.transfer.grant(sequence.rid, pages)
+            self.transfer.grant(sequence.rid, sequence.pages, sequence.cached)
+
+    def _is_being_read(self, sequence: Sequence) -> bool:
+        """Return whether another choice of the same request reads this prompt at present."""
+        request = sequence.request
+        return self._book.cache.enabled and any(
+            other.request.request_id == request.request_id and other.request.prompt_ids == request.prompt_ids
+            for other in self._book.queues.in_phase(Phase.READING)
+        )
 
     def chunk_done(self, work: Work, sampled: Sampled | None, finish: FinishReason | None) -> None:
         finish_prompt(self._book, work, sampled, finish)
@@ -229,7 +250,7 @@ def finish_prompt(book: Book, work: Work, sampled: Sampled | None, finish: Finis
         book.tell_score(sequence)
         book.release(sequence, "scored")
     elif sampled is not None:
-        book.tell(sequence, sampled, finish)
+        book.tell(sequence, sampled, finish, sequence.record.cached_tokens)
         if finish is None:
             book.enter(sequence, Phase.DECODING)
         else:

@@ -12,6 +12,7 @@ from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.observe.journal import Journal
 from engine.transfer import frames
+from engine.transfer.canary import CanaryReader
 from engine.transfer.clocks import PeerPulse
 from engine.transfer.control import ControlLoop
 from engine.transfer.decode_frames import DecodeFrames
@@ -56,6 +57,7 @@ class DecodeControl(ControlLoop[DecodeItem]):
         self._end_instance = end_instance
         self.links = LinkKeeper(self, self._context, order, ask)
         self.steps = DecodeSteps(self, order)
+        self.canary: CanaryReader | None = None
         self._frames = DecodeFrames(self)
 
     @property
@@ -110,7 +112,7 @@ class DecodeControl(ControlLoop[DecodeItem]):
                     self.settle_link(self.links.resolved(link, item), link)
             case PeerUnusable():
                 if (link := self.links.by_key(item.link)) is not None:
-                    self.settle_link(LinkLost(FailReason.READ_FAILED, item.detail), link)
+                    self.links.lack_source(link, item.detail)
             case ReadFinished():
                 self._read_finished(item)
             case RoomFenced():
@@ -135,6 +137,8 @@ class DecodeControl(ControlLoop[DecodeItem]):
         for room in list(self.steps.rooms.values()):
             if now >= room.deadline:
                 self._expired(room)
+        if self.canary is not None:
+            self.canary.tick(list(self.links.current.values()), now)
 
     def _expired(self, room: DecodeRoom) -> None:
         if room.state is DecodeState.FENCING:
@@ -206,11 +210,15 @@ class DecodeControl(ControlLoop[DecodeItem]):
             self.events.put(Fenced(granted.rid))
             return
         room.pages, room.is_granted = granted.pages, True
+        if granted.prefix_tokens is not None:
+            room.prefix_pages = granted.prefix_tokens // self.geometry.page_size
         if len(granted.pages) != room.total_pages:
             raise ValueError(f"granted {len(granted.pages)} pages for a prompt of {room.total_pages}")
         self.steps.apply(room, DecodeEvent.GRANT)
 
     def _read_finished(self, report: ReadFinished) -> None:
+        if self.canary is not None and self.canary.finished(report):
+            return
         room = self.steps.rooms.get(report.rid)
         if room is None or room.state is not DecodeState.READING:
             return

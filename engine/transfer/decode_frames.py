@@ -52,6 +52,8 @@ class DecodeFrames:
                 link.outbox.answer((frame.room, frame.of, frame.index))
                 if (event := DECODE_HEARS_ACK_OF.get(frame.of)) is not None:
                     self._room_event(link, frame, event)
+            case frames.CanaryReady() if self._control.canary is not None:
+                self._control.canary.ready(link, frame)
             case frames.Nack():
                 self._nacked(link, frame)
             case _:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from engine.transfer.canary_result import CanaryResult
 from engine.transfer.channel import DecodeChannel
 from engine.transfer.clocks import PeerPulse
 from engine.transfer.outbox import Outbox
 from engine.transfer.registry import RegistryRecord
 from engine.transfer.runs import Place
+
+NO_SOURCE = -1
+"""No agent for the prefill's pool: its data plane died, or NIXL fails here. READs fail until the next HELLO."""
 
 
 class LinkPhase(StrEnum):
@@ -33,7 +37,7 @@ class Link:
     channel: DecodeChannel | None = None
     place: Place | None = None
     """The prefill's pool, from its HELLO."""
-    source: int = 0
+    source: int = NO_SOURCE
     """Which data-plane process of the prefill we read from."""
     tp: int = 1
     refused: str | None = None
@@ -42,6 +46,13 @@ class Link:
     next_beat: float = 0.0
     retry_at: float = 0.0
     error: str = ""
+    canary: CanaryResult = field(default_factory=CanaryResult)
+    next_canary: float = 0.0
+
+    @property
+    def is_working(self) -> bool:
+        """Say whether rooms can be read over this link, or are refused for a known reason."""
+        return self.phase is LinkPhase.UP and (self.source != NO_SOURCE or self.refused is not None)
 
     @property
     def incarnation(self) -> str:

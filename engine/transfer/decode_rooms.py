@@ -30,6 +30,8 @@ class GrantPages:
 
     rid: str
     pages: tuple[int, ...]
+    prefix_tokens: int | None = None
+    """None: as many as the room was opened with."""
 
 
 @dataclass(frozen=True, slots=True)

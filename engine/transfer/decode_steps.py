@@ -64,6 +64,8 @@ class DecodeSteps:
         entry = decode_step(before, event)
         assert isinstance(entry.state, DecodeState)
         room.state = entry.state
+        if (flight := self._control.journal.flight) is not None:
+            flight.room("decode", room.number, before, event, entry.state, room.rid)
         if Action.TELL_FAILED in entry.actions:
             room.reason, room.detail = reason or FailReason.READ_FAILED, detail
         elif room.state is not before and room.state is not DecodeState.ABSENT:

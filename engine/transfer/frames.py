@@ -19,6 +19,9 @@ frame until it comes.
 | ACK | both | I have that frame | - |
 | NACK | both | I cannot use that frame, and why | - |
 | HEARTBEAT | both | where my scheduler loop is | - |
+| CANARY | decode | fill your canary page with this nonce | CANARY_READY |
+| CANARY_READY | prefill | the page may be read | - |
+| CANARY_READ | decode | what I found in it | - |
 | GOODBYE | both | my process leaves | - |
 """
 
@@ -51,6 +54,9 @@ class Kind(StrEnum):
     NACK = "nack"
     HEARTBEAT = "heartbeat"
     GOODBYE = "goodbye"
+    CANARY = "canary"
+    CANARY_READY = "canary_ready"
+    CANARY_READ = "canary_read"
 
 
 class Geometry(msgspec.Struct, frozen=True):
@@ -155,8 +161,43 @@ class Goodbye(msgspec.Struct, frozen=True, tag=Kind.GOODBYE.value):
     detail: str
 
 
+class Canary(msgspec.Struct, frozen=True, tag=Kind.CANARY.value):
+    nonce: bytes
+
+
+class CanaryReady(msgspec.Struct, frozen=True, tag=Kind.CANARY_READY.value):
+    nonce: bytes
+    page: int
+    checksums: bytes
+
+
+class CanaryRead(msgspec.Struct, frozen=True, tag=Kind.CANARY_READ.value):
+    nonce: bytes
+    ok: bool
+    seconds: float
+    """From post to DONE."""
+    detail: str
+
+
 End = Refused | Failed | Abort
-Frame = Hello | Offer | Refused | Ready | Commit | Committed | Gone | Failed | Abort | Ack | Nack | Heartbeat | Goodbye
+Frame = (
+    Hello
+    | Offer
+    | Refused
+    | Ready
+    | Commit
+    | Committed
+    | Gone
+    | Failed
+    | Abort
+    | Ack
+    | Nack
+    | Heartbeat
+    | Goodbye
+    | Canary
+    | CanaryReady
+    | CanaryRead
+)
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True):

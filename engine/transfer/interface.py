@@ -15,7 +15,7 @@ from typing import Protocol
 import msgspec
 
 from engine.messages import TokenLogprob
-from engine.observe.records import RoomRecord, Sample
+from engine.observe.records import PeerTransfer, RoomRecord, Sample
 
 
 class FailReason(StrEnum):
@@ -128,6 +128,12 @@ class Transfer(Protocol):
     def problems(self) -> list[str]:
         """Return what makes this instance unfit (for `/health`): dead threads, no working peer among those it has."""
 
+    def use_canary_page(self, page: int) -> None:
+        """Use this page of the pool, which no ledger hands out, for canaries. Before `start`."""
+
+    def peer_transfers(self) -> list[PeerTransfer]:
+        """Return what the last canary READ with each peer found."""
+
     def refused_peers(self) -> dict[str, str]:
         """Return peers refused by the contract, with field and both values."""
 
@@ -169,11 +175,15 @@ class Reader(Transfer, Protocol):
     ) -> None:
         """Offer the room to the prefill behind `bootstrap` (`host:port`, one of `config.peers`).
 
-        `prefix_tokens` (a multiple of the page size) are cached here and will not be read.
+        `prefix_tokens` (a multiple of the page size) are cached here at this moment; `grant` decides.
         """
 
-    def grant(self, rid: str, pages: list[int]) -> None:
-        """Give the pool pages of the whole prompt, cached prefix included, in order."""
+    def grant(self, rid: str, pages: list[int], prefix_tokens: int | None = None) -> None:
+        """Give the pool pages of the whole prompt, cached prefix included, in order.
+
+        The first `prefix_tokens` (a multiple of the page size) are cached here and will not be read; None: as many as
+        `open` said.
+        """
 
     def refuse(self, room: int, bootstrap: str, detail: str) -> None:
         """Tell prefill that this room will not be offered (queue full, draining), so that its leg fails at once."""

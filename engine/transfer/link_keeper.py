@@ -13,7 +13,7 @@ from engine.transfer import frames
 from engine.transfer.channel import GOODBYE_LINGER_MS, Connection, DecodeChannel, Sent
 from engine.transfer.clocks import HEARTBEAT_S, PeerPulse
 from engine.transfer.contract import layout_of, mismatch
-from engine.transfer.decode_links import Link, LinkPhase
+from engine.transfer.decode_links import NO_SOURCE, Link, LinkPhase
 from engine.transfer.frames import BadFrame, Frame, Kind, kind_of, room_of
 from engine.transfer.interface import FailReason
 from engine.transfer.read_worker import ClosePeer, OpenPeer, Order
@@ -168,6 +168,12 @@ class LinkKeeper:
         config = self._config
         name = f"{config.instance}/{config.incarnation}/0/{link.incarnation}.{link.source}"
         self._order(OpenPeer(link.key, name, hello.nixl_metadata, link.place))
+
+    def lack_source(self, link: Link, detail: str) -> None:
+        """Ask anew where the pages are: rooms that hold no READ can wait for the answer."""
+        link.source, link.error = NO_SOURCE, detail
+        if link.phase is LinkPhase.UP:
+            self.send(link, self._control.hello(b""))
 
     def beaten(self, link: Link, beat: frames.Heartbeat) -> None:
         """Take a heartbeat; ask again where the pages are when a HELLO must have been lost."""

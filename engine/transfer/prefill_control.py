@@ -11,6 +11,7 @@ from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.observe.journal import Journal
 from engine.transfer import frames
+from engine.transfer.canary import CanarySource
 from engine.transfer.clocks import PeerPulse
 from engine.transfer.control import ControlLoop, reason_of_end
 from engine.transfer.frames import Frame, Geometry, Kind, kind_of
@@ -44,6 +45,7 @@ class PrefillControl(ControlLoop[PrefillItem]):
     ) -> None:
         super().__init__(config, contract, geometry, clock, journal, stopping)
         self._worker: SourceWorker | None = None
+        self.canary: CanarySource | None = None
         self.peers = PeerTable(self, self._context)
         self.steps = PrefillSteps(self, page_bytes)
 
@@ -157,6 +159,8 @@ class PrefillControl(ControlLoop[PrefillItem]):
 
     def _lose(self, peer: DecodePeer, reason: FailReason, detail: str) -> None:
         self.peers.forget(peer)
+        if self.canary is not None:
+            self.canary.results.pop(peer.routing_id, None)
         for room in self._rooms_of(peer):
             self.steps.apply(room, PrefillEvent.PEER_GONE, reason, detail)
 
@@ -223,6 +227,11 @@ class PrefillControl(ControlLoop[PrefillItem]):
                     self._room_event(peer, frame, PrefillEvent.ACK)
             case frames.Nack():
                 self._nacked(peer, frame)
+            case frames.Canary() if self.canary is not None:
+                if (ready := self.canary.asked(peer, frame)) is not None:
+                    self.peers.send(peer, ready)
+            case frames.CanaryRead() if self.canary is not None:
+                self.canary.told(peer, frame)
             case _:
                 self.peers.nack(peer, frame, "not a frame for prefill")
 

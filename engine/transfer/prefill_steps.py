@@ -61,6 +61,9 @@ class PrefillSteps:
         entry = prefill_step(before, event)
         assert isinstance(entry.state, PrefillState)
         room.state = entry.state
+        if (flight := self._control.journal.flight) is not None:
+            rid = room.leg.rid if room.leg is not None else ""
+            flight.room("prefill", room.number, before, event, entry.state, rid)
         if room.state is not before:
             self._entered(room, before)
             if reason is not None:

@@ -11,8 +11,9 @@ from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.kvcache.pool import KVPool
 from engine.observe.journal import Journal
-from engine.observe.records import RoomRecord, Sample
+from engine.observe.records import PeerTransfer, RoomRecord, Sample
 from engine.observe.threads import Supervisor
+from engine.transfer.canary import CanaryReader
 from engine.transfer.contract import geometry_of
 from engine.transfer.decode_control import DecodeControl
 from engine.transfer.decode_links import LinkPhase
@@ -51,6 +52,7 @@ class DecodeReader(TransferFacade):
     ) -> None:
         stopping = ThreadEvent()
         self._config = config
+        self._pool = pool
         self._worker = ReadWorker(pool, clock, lambda report: self._control.inbox.put(report), stopping)
         self._resolver = Resolver(lambda answer: self._control.inbox.put(answer), stopping)
         self._control = DecodeControl(
@@ -65,6 +67,16 @@ class DecodeReader(TransferFacade):
             end_instance=end_instance,
         )
         super().__init__(self._control, supervisor, stopping)
+
+    def use_canary_page(self, page: int) -> None:
+        """Read canaries into this page of the pool, which no ledger hands out. Before `start`."""
+        send, order = self._control.links.send, self._worker.orders.put
+        self._control.canary = CanaryReader(self._pool, page, self._control.clock, send, order)
+
+    def peer_transfers(self) -> list[PeerTransfer]:
+        """Return what the last canary of each prefill found."""
+        canary = self._control.canary
+        return [] if canary is None else canary.rows(list(self._control.links.current.values()))
 
     def start(self) -> None:
         """Start the threads and reach for every configured prefill; does not wait for any."""
@@ -88,9 +100,9 @@ class DecodeReader(TransferFacade):
         asked = OpenRoom(rid, room, bootstrap, len(prompt_ids), hashed, prefix_tokens, record)
         self._control.inbox.put(asked)
 
-    def grant(self, rid: str, pages: list[int]) -> None:
-        """Give the pool pages of the whole prompt, cached prefix included, in order."""
-        self._control.inbox.put(GrantPages(rid, tuple(pages)))
+    def grant(self, rid: str, pages: list[int], prefix_tokens: int | None = None) -> None:
+        """Give the pool pages of the whole prompt, cached prefix included, in order; see the interface."""
+        self._control.inbox.put(GrantPages(rid, tuple(pages), prefix_tokens))
 
     def refuse(self, room: int, bootstrap: str, detail: str) -> None:
         """Tell prefill that this room will not be offered (queue full), so that its leg fails at once."""
@@ -104,7 +116,7 @@ class DecodeReader(TransferFacade):
         """Return dead threads, and that no prefill works when there should be one."""
         found = super().problems()
         links = list(self._control.links.current.values())
-        if links and not any(link.phase is LinkPhase.UP for link in links):
+        if links and not any(link.is_working for link in links):
             reasons = "; ".join(f"{link.bootstrap}: {link.error or link.phase}" for link in links)
             found.append(f"no prefill is reachable ({reasons})")
         return found

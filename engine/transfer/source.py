@@ -8,8 +8,9 @@ from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.kvcache.pool import KVPool
 from engine.observe.journal import Journal
-from engine.observe.records import RoomRecord, Sample
+from engine.observe.records import PeerTransfer, RoomRecord, Sample
 from engine.observe.threads import Supervisor
+from engine.transfer.canary import CanarySource
 from engine.transfer.contract import geometry_of
 from engine.transfer.facade import TransferFacade, prompt_hash
 from engine.transfer.interface import FailReason, FirstToken
@@ -34,11 +35,21 @@ class PrefillSource(TransferFacade):
         supervisor: Supervisor,
     ) -> None:
         stopping = ThreadEvent()
+        self._pool = pool
         page_bytes = pool.layout.page_bytes
         self._control = PrefillControl(config, contract, geometry_of(pool), page_bytes, clock, journal, stopping)
         self._worker = SourceWorker(pool, clock, config.checksums, self._control.inbox.put, stopping)
         self._agent_name = f"{config.instance}/{config.incarnation}/0"
         super().__init__(self._control, supervisor, stopping)
+
+    def use_canary_page(self, page: int) -> None:
+        """Let decodes read this page of the pool, which no ledger hands out, as a canary. Before `start`."""
+        self._control.canary = CanarySource(self._pool, page, self._control.clock)
+
+    def peer_transfers(self) -> list[PeerTransfer]:
+        """Return what the last canary of each decode found."""
+        canary = self._control.canary
+        return [] if canary is None else canary.rows(list(self._control.peers.known.values()))
 
     @property
     def control_endpoint(self) -> str:

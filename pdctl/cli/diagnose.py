@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from pdctl.cli.options import FileOption, NameOption
+
+if TYPE_CHECKING:
+    from pdctl.diagnose.report import Report
 
 
 class ReportForm(StrEnum):
@@ -27,38 +32,92 @@ class FailOn(StrEnum):
 
 
 def diagnose(
-    directory: Annotated[
-        Path, typer.Argument(help="Folder of an incident, with a topology.toml in it.", metavar="DIR")
-    ],
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="A kept folder or archive, or URLs of engines; without one, what was used last or runs here.",
+            metavar="[DIR|ARCHIVE|URL...]",
+        ),
+    ] = None,
     output: Annotated[ReportForm, typer.Option("--output", "-o", help="Form of the report.")] = ReportForm.TABLE,
     fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Exit 1 from this level on.")] = FailOn.ERROR,
-    name: Annotated[str, typer.Option("--name", help="Name of the deployment, for the report.")] = "",
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Send no request of our own, not even where it would decide.")
+    ] = False,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=4, help="Seconds after which the report comes, whatever hangs.")
+    ] = 20.0,
+    file: FileOption = None,
+    name: NameOption = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="All observations and the time line too.")] = False,
 ) -> int:
-    """Say what is wrong, what was ruled out and what to do next. Reads the folder, touches nothing.
+    """Say what is wrong, what was ruled out and what to do next.
 
+    A live deployment is looked at in two samples; a stall that is suspected is watched until it is certain, and only
+    then stacks are read. What was collected stays, so that the same report can be had again. Changes nothing.
     Exit code: 0 well or no wedge, 1 wedged, failing or degraded, 3 cannot tell.
 
     \b
     Examples:
-      pdctl diagnose incident/
-      pdctl diagnose incident/ -o short
+      pdctl diagnose
+      pdctl diagnose -o short
+      pdctl diagnose http://127.0.0.1:30000 http://127.0.0.1:30002
       pdctl diagnose incident/ -o json | jq '.causes[0]'
     """
-    import sys
-
-    from pdctl.diagnose.diagnosis import diagnose as judged
     from pdctl.diagnose.exit_status import exit_status
-    from pdctl.evidence.directory import read_directory
+
+    if targets and not targets[0].startswith(("http://", "https://")):
+        report = _of_evidence(targets, name or "")
+    else:
+        report = _of_live(targets or [], file, name, read_only, timeout)
+    _print(report, output, verbose)
+    return exit_status(report, fail_on)
+
+
+def _of_evidence(targets: list[str], name: str) -> Report:
+    from pdctl.diagnose.diagnosis import diagnose as judged
+    from pdctl.errors import UsageError
+    from pdctl.evidence.load import read_evidence
+    from pdctl.render import console
+
+    if len(targets) > 1:
+        raise UsageError(f"{len(targets)} targets, but {targets[0]} is no URL", "give one folder or archive, or URLs")
+    evidence = read_evidence(Path(targets[0]))
+    for problem in evidence.problems:
+        console.tell(f"pdctl: {problem.place}: {problem.message}")
+    return judged(evidence, name)
+
+
+def _of_live(urls: list[str], file: Path | None, name: str | None, read_only: bool, timeout_s: float) -> Report:
+    from pdctl.deployment.discovery import discover
+    from pdctl.deployment.identify import Address
+    from pdctl.deployment.running import chosen_or_running
+    from pdctl.deployment.state import StateFolder, state_root
+    from pdctl.recover.live import Live
+    from pdctl.render import console
+
+    if urls:
+        found = discover([Address(url.rstrip("/")) for url in urls], name=name, progress=console.tell)
+        for note in found.notes:
+            console.tell(note)
+        deployment, folder = found.deployment, None
+    else:
+        running = chosen_or_running(name, file, state_root())
+        for line in (*running.taken, *running.untold):
+            console.tell(line)
+        deployment, folder = running.deployment, running.folder
+    live = Live(folder or StateFolder(state_root(), deployment.name), deployment, console.tell)
+    live.diagnose(patience_s=timeout_s, may_probe=not read_only)
+    console.tell(f"kept for 14 days: {live.complete()}")
+    return live.report
+
+
+def _print(report: Report, output: ReportForm, verbose: bool) -> None:
     from pdctl.render.report_json import as_json
     from pdctl.render.report_markdown import as_markdown
     from pdctl.render.report_short import as_short
     from pdctl.render.report_table import as_table
 
-    evidence = read_directory(directory)
-    for problem in evidence.problems:
-        print(f"pdctl: {problem.place}: {problem.message}", file=sys.stderr)
-    report = judged(evidence, name)
     match output:
         case ReportForm.JSON:
             print(as_json(report))
@@ -68,4 +127,3 @@ def diagnose(
             print(as_markdown(report), end="")
         case ReportForm.TABLE:
             print(as_table(report, verbose))
-    return exit_status(report, fail_on)

@@ -52,6 +52,9 @@ class IncidentDirectory:
         self._taken: dict[str, dict[str, Taken]] = {instance.name: {} for instance in deployment.instances}
         self._heads: dict[str, dict[str, object]] = {instance.name: {} for instance in deployment.instances}
         self._unwritten: str | None = None
+        self.attached = 0
+        """Attachments so far; files that were replaced count too."""
+        self.longest_pause_ms = 0.0
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             for instance in deployment.instances:
@@ -83,6 +86,8 @@ class IncidentDirectory:
             status, error = item.status, item.error
             if item.content is not None and not self._write(self.path / instance / item.name, item.content):
                 status, error = Status.FAILED, self._unwritten
+            self.attached += item.attached or 0
+            self.longest_pause_ms = max(self.longest_pause_ms, item.pause_ms or 0.0)
             self._taken[instance][item.name] = msgspec.structs.replace(item, content=None, status=status, error=error)
 
     def set_clock(self, instance: str, *, offset_ms: float | None, log_utc_offset: timedelta | None) -> None:

@@ -76,6 +76,8 @@ class Collector:
         self._deployment = deployment
         self._directory = IncidentDirectory(out, deployment)
         self._folder = folder or StateFolder(state_root(), deployment.name)
+        # One for all runs: it counts what was done to the system.
+        self._fetcher = Fetcher()
         self._progress = progress
         self._prometheus = prometheus
         self._prev_at: datetime | None = None
@@ -100,10 +102,9 @@ class Collector:
 
     async def _run(self, timeout_s: float, body: Callable[[_Run], Awaitable[None]]) -> CollectionSummary:
         started = time.monotonic()
-        fetcher = Fetcher()
         is_fleet = len(self._deployment.instances) > FLEET
         context = Context(
-            fetcher=fetcher,
+            fetcher=self._fetcher,
             deadline=Deadline(timeout_s - FINISH_S),
             is_fleet=is_fleet,
             get_timeout_s=FLEET_GET_S if is_fleet else GET_S,
@@ -116,7 +117,7 @@ class Collector:
             # Also after Ctrl-C: what was taken stays readable.
             run.give_up()
             self._write_captures()
-        return summarise(self._directory, fetcher, took_s=round(time.monotonic() - started, 2))
+        return summarise(self._directory, self._fetcher, took_s=round(time.monotonic() - started, 2))
 
     async def _both(self, run: _Run, tier: int, interval_s: float) -> None:
         ends_at = time.monotonic() + interval_s

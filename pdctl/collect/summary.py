@@ -68,8 +68,8 @@ def summarise(directory: IncidentDirectory, fetcher: Fetcher, *, took_s: float) 
         intrusion=Intrusion(
             requests=fetcher.requests,
             received_bytes=fetcher.received_bytes,
-            attached=sum(item.attached or 0 for _, item in every),
-            longest_pause_ms=max((item.pause_ms or 0.0 for _, item in every), default=0.0),
+            attached=directory.attached,
+            longest_pause_ms=directory.longest_pause_ms,
         ),
         unwritten=directory.unwritten,
     )

@@ -21,7 +21,7 @@ from pdctl.diagnose.hidden import (
 from pdctl.diagnose.instance_symptoms import instance_symptoms, probe_symptoms
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.ranks import handle_wait
-from pdctl.diagnose.symptoms import Observed, Symptom, Unit, is_busy, progress, stall_of, units_of
+from pdctl.diagnose.symptoms import PROGRESS, Observed, Symptom, Unit, is_busy, progress, stall_of, units_of
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Counter, Gauge
 from pdctl.evidence.model import Evidence
@@ -90,13 +90,23 @@ class Case:
     @cached_property
     def symptoms(self) -> tuple[Observed, ...]:
         """Everything that is wrong, before anybody asks why."""
-        stalls = [observed for unit in self.units if (observed := stall_of(unit)) is not None]
+        stalls = [
+            observed
+            for unit in self.units
+            if not self._is_served_by_peers(unit) and (observed := stall_of(unit)) is not None
+        ]
         found = [*stalls, *(item for view in self.views for item in instance_symptoms(view))]
         found.extend(probe_symptoms(self.evidence))
         found.extend(self._queued(stalls))
         found.extend(item for view in self.views for item in self._hidden(view))
         found.extend(self._uneven())
         return tuple(found)
+
+    def _is_served_by_peers(self, unit: Unit) -> bool:
+        """Return whether requests leave the only prefill, though only decode counts them."""
+        is_sending = unit.gauge in (Gauge.BOOTSTRAP, Gauge.INFLIGHT)
+        counts = any(unit.view.rise(counter) for counter in PROGRESS[unit.gauge])
+        return is_sending and not counts and len(self.prefills) == 1 and bool(self.is_moving)
 
     def _uneven(self) -> list[Observed]:
         """One symptom a role whose instances share the work so badly that some get none."""

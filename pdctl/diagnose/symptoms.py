@@ -66,7 +66,7 @@ class Observed(msgspec.Struct, frozen=True):
     place: Place | None = None
 
 
-_PROGRESS: dict[Gauge, tuple[Counter, ...]] = {
+PROGRESS: dict[Gauge, tuple[Counter, ...]] = {
     # Counters that a successful completion of this unit, or a later stage of it, moves. One that grew is enough.
     Gauge.BOOTSTRAP: (Counter.TRANSFERS_DONE, Counter.PREFILL_TOKENS, Counter.REQUESTS_DONE),
     Gauge.INFLIGHT: (Counter.TRANSFERS_DONE, Counter.REQUESTS_DONE),
@@ -78,7 +78,7 @@ _PROGRESS: dict[Gauge, tuple[Counter, ...]] = {
     Gauge.HTTP_ACTIVE: (Counter.REQUESTS_DONE, Counter.DECODE_TOKENS, Counter.PREFILL_TOKENS),
     Gauge.FRONT_INFLIGHT: (Counter.REQUESTS_DONE, Counter.DECODE_TOKENS),
 }
-QUEUES = tuple(_PROGRESS)
+QUEUES = tuple(PROGRESS)
 
 
 class Unit(msgspec.Struct, frozen=True):
@@ -133,7 +133,7 @@ def _unit(view: InstanceView, gauge: Gauge, is_request_unanswered: bool) -> Unit
 
 def progress(view: InstanceView, gauge: Gauge) -> bool | None:
     """Return whether requests leave this queue well."""
-    rises = [rise.value for counter in _PROGRESS[gauge] if (rise := view.rise(counter)) is not None]
+    rises = [rise.value for counter in PROGRESS[gauge] if (rise := view.rise(counter)) is not None]
     return max(rises) > 0 if rises else _progress_in_log(view)
 
 
@@ -145,6 +145,8 @@ def _progress_in_log(view: InstanceView) -> bool | None:
     ends = view.age_s(view.log_ends_at)
     if not view.works or ends is None:
         return None
+    if age is not None and ends > LIMITS.silence_s and age - ends < LIMITS.patience_s:
+        return None  # It ends with a step: whoever took it may have cut it there.
     return False if age is None or age > LIMITS.silence_s else None
 
 

@@ -55,17 +55,17 @@ class Live:
         self._is_dumped = False
         self.summary: CollectionSummary | None = None
 
-    def diagnose(self) -> Report:
-        """Return the report as soon as it is decided, at the latest after about 20 s.
+    def diagnose(self, *, patience_s: float = PATIENCE_S, may_probe: bool = True) -> Report:
+        """Return the report as soon as it is decided, at the latest after about `patience_s`.
 
-        Where the samples cannot decide, one tagged request goes to each pair; stacks are taken only of instances
-        that stand or seem to.
+        Where the samples cannot decide, one tagged request goes to each pair (unless `may_probe` is false); stacks
+        are taken only of instances that stand or seem to.
         """
-        ends_at = time.monotonic() + PATIENCE_S
+        ends_at = time.monotonic() + patience_s
         self.summary = self._collector.take(interval_s=INTERVAL_S, timeout_s=SAMPLE_S)
         report = self._judged()
-        while not self._is_decided(report) and time.monotonic() < ends_at:
-            if not self._probes:
+        while not self._is_decided(report, may_probe) and time.monotonic() < ends_at:
+            if may_probe and not self._probes:
                 self._probe(report)
             self._again(_standing(report))
             report = self._judged()
@@ -82,17 +82,23 @@ class Live:
         standing = _standing(self._report) if self._report else set()
         if standing and not self._is_dumped:
             self._again(standing)
+            self._judged()
         self._write_manifest()
         return self.path
+
+    @property
+    def report(self) -> Report:
+        """Return the judgement of what is kept now."""
+        return self._report or self._judged()
 
     def _write_manifest(self) -> None:
         kept.cleanse(self.path, Credentials(_known_secrets(self._deployment)))
         if self.summary is not None:
             manifest.write(self.path, manifest_of(self.path, self._deployment.name, self.summary))
 
-    def _is_decided(self, report: Report) -> bool:
+    def _is_decided(self, report: Report, may_probe: bool) -> bool:
         """Return whether more evidence would change nothing. A router is blamed only after a direct request passed."""
-        if blames_only_the_router(report):
+        if blames_only_the_router(report) and may_probe:
             return bool(self._probes)
         return report.verdict in _DECIDED or initiating_restart(report) is not None
 

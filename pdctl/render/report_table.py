@@ -14,7 +14,7 @@ _SYMBOL = {
 _MEANING = {
     "wedged": "requests hang and will not recover by themselves",
     "failing": "half or more of the requests fail",
-    "degraded": "users are still served, something is broken",
+    "degraded": "something is broken; that requests hang is not proven",
     "not_a_wedge": "it looks like a wedge and is none",
     "healthy": "requests pass",
     "unknown": "nothing proves that requests pass, nor that they hang",

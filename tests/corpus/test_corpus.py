@@ -64,6 +64,23 @@ def test_the_right_cause_comes_first() -> None:
     assert sum(item.outcome == "right" for item in decidable) / len(decidable) >= 0.95
 
 
+_KINDS_OF_HARM = ("truth ruled out", "non-wedge called wedged", "never-cause firm", "never-action advised")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_missing_file_makes_it_harmful(name: str) -> None:
+    """Whichever file could not be collected, the rest does not accuse the innocent."""
+    whole = incident(name)
+    harms = {}
+    for missing in whole.files:
+        rest = {file: data for file, data in whole.files.items() if file != missing}
+        less = msgspec.structs.replace(whole, files=rest)
+        found = mark(less, diagnose(less.evidence())).harm
+        if any(harm.startswith(_KINDS_OF_HARM) for harm in found):
+            harms[missing] = found
+    assert harms == {}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_it_abstains_where_nothing_decides(name: str) -> None:
     """Where the evidence allows no firm cause there is none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +17,9 @@ import pytest
 from tests.serving.rig import Pair, Process, pair, until
 
 FLAGS = ("--dtype", "float32", "--chunk-tokens", "16", "--kv-tokens", "1024", "--pairing-timeout", "1")
+
+NUMBERS = itertools.count()
+"""One for each prompt that must be new."""
 
 
 @pytest.fixture
@@ -40,9 +44,12 @@ def passes(sides: Pair, tokens: int = 40, within_s: float = 3.0) -> bool:
 
 
 def leave(sides: Pair, tokens: int, after_s: float) -> None:
-    """Send a request whose client goes away."""
+    """Send a request whose client goes away; each time another prompt, which no prefix cache has."""
+    number = next(NUMBERS)
+    request = body(tokens)
+    request["input_ids"][:2] = [10 + number // 200, 10 + number % 200]
     with contextlib.suppress(httpx.TimeoutException):
-        sides.post("/generate", body(tokens), after_s)
+        sides.post("/generate", request, after_s)
 
 
 def switch(process: Process, name: str, on: bool = True) -> None:
@@ -198,7 +205,8 @@ def test_starved(sides: Pair) -> None:
         first = pool.submit(passes, sides, 200, 8.0)
         until(lambda: sides.decode.get("/v1/loads")["queues"]["pages"] == 1, 5, "the first waits")
         assert not passes(sides, 40, 2.0)
-        assert sides.decode.get("/ledger")["free"] == 64
+        ledger = sides.decode.get("/ledger")
+        assert ledger["free"] + ledger["cached"] == 64
         assert not first.result()
 
 

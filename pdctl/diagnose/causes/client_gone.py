@@ -37,11 +37,7 @@ def _engines_work(case: Case, view: InstanceView) -> Answer:
         return yes("the engines worked while the probes waited", Kind.LOG)
     stall = next((item for item in case.symptoms if item.symptom is Symptom.STALLED), None)
     # An engine that nobody asks for anything stands still as well.
-    return (
-        no(stall.text, Kind.METRICS, stall.place)
-        if stall
-        else unknown("nothing tells whether the engines work")
-    )
+    return no(stall.text, Kind.METRICS, stall.place) if stall else unknown("nothing tells whether the engines work")
 
 
 def _probe_ran_out(case: Case, view: InstanceView) -> Answer:
@@ -61,7 +57,7 @@ def _probe_ran_out(case: Case, view: InstanceView) -> Answer:
 ANALYZER = Analyzer(
     code="PD0904",
     roles=EVERYONE,
-    inputs=(Kind.LOG, Kind.METRICS, Kind.PROBE, Kind.HTTP, Kind.PROCESS),
+    inputs=(Kind.LOG, Kind.METRICS, Kind.PROBE, Kind.HTTP, Kind.PROCESS, Kind.STACKS),
     explains=(Symptom.CLIENTS_LEFT, *FAILURES, Symptom.QUEUED, Symptom.SUSPECTED, Symptom.PROBE_TIMEOUT),
     checks=(
         requires("the engines work", _engines_work),

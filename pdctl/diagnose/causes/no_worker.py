@@ -35,7 +35,12 @@ def _says_none(case: Case, view: InstanceView) -> Answer:
     if len(found) >= LIMITS.router_refused or (found and case.has(Symptom.PROBE_FAILED)):
         return yes(f"{view.name}: {found[-1].text[:120]}", Kind.LOG, found[-1].place, len(found))
     empty = _lists_nobody(view)
-    return empty if empty.is_true else unknown(f"{view.name} does not say that it has no worker")
+    # An empty list is right when the workers are gone.
+    return (
+        empty
+        if empty.is_true and _workers_live(case, view).is_true
+        else unknown(f"{view.name} does not say that it has no worker")
+    )
 
 
 def _lists_nobody(view: InstanceView) -> Answer:

@@ -80,11 +80,7 @@ def _probe_hangs(case: Case, view: InstanceView) -> Answer:
 def _not_serving(case: Case, view: InstanceView) -> Answer:
     if any(item.symptom in (*STALLS, *FAILURES) for item in case.symptoms):
         return yes("requests hang or fail since", Kind.METRICS)
-    return (
-        no("requests pass", Kind.METRICS)
-        if case.is_moving
-        else unknown("no request is known to hang or to fail")
-    )
+    return no("requests pass", Kind.METRICS) if case.is_moving else unknown("no request is known to hang or to fail")
 
 
 ANALYZER = Analyzer(

@@ -53,6 +53,12 @@ def _last_part(model: str) -> str:
     return model.rstrip("/").rpartition("/")[2].lower()
 
 
+def _is_foreign(host: str, hosts: list[str]) -> bool:
+    """Return whether an address is none of the engines'. A name and a number may be one machine."""
+    are_numbers = all(part.replace(".", "").isdigit() and not part.startswith("127.") for part in (host, *hosts))
+    return host not in hosts and are_numbers
+
+
 def _lists_the_wrong(case: Case, view: InstanceView) -> Answer:
     place = Place(f"{view.name}/http.toml", pointer="/workers")
     rows = _listed(view)
@@ -69,7 +75,7 @@ def _lists_the_wrong(case: Case, view: InstanceView) -> Answer:
             if (
                 case.engines
                 and all(one.raw.url for one in case.engines)
-                and host_of(url) not in {host_of(one.raw.url) for one in case.engines}
+                and _is_foreign(host_of(url), [host_of(one.raw.url) for one in case.engines])
             ):
                 return yes(f"{view.name} lists {url}, which is no instance any more", Kind.HTTP, place)
             continue
@@ -82,9 +88,7 @@ def _lists_the_wrong(case: Case, view: InstanceView) -> Answer:
             )
         own = _models_of(worker)
         if _is_other_model(model, own, [name for _, name in rows]):
-            return yes(
-                f"{view.name} lists {worker.name} under model {model}, it serves {own[0]}", Kind.HTTP, place
-            )
+            return yes(f"{view.name} lists {worker.name} under model {model}, it serves {own[0]}", Kind.HTTP, place)
         if worker.is_gone:
             return yes(f"{view.name} lists {url}, but {worker.name} is gone", Kind.HTTP, place)
     if rows:

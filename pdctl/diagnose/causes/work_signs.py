@@ -25,6 +25,9 @@ def no_trouble(case: Case, view: InstanceView) -> Answer:
     )
     if level is not None:
         return unknown(level.text)
+    hung = next((one for one in case.engines if one.is_hanging and not _has_fresh_step(one)), None)
+    if hung is not None:
+        return unknown(f"{hung.name} accepts connections and answers nothing")
     failed = next(
         (rise for one in case.engines if (rise := one.rise(Counter.TRANSFERS_FAILED)) and rise.value > 0),
         None,
@@ -32,6 +35,11 @@ def no_trouble(case: Case, view: InstanceView) -> Answer:
     if failed is not None:
         return no(f"{failed.value:g} transfers failed meanwhile", Kind.METRICS, failed.place, failed.value)
     return yes("nothing stands still, leaks or fails", Kind.METRICS)
+
+
+def _has_fresh_step(view: InstanceView) -> bool:
+    age = view.age_s(view.last_step.at if view.last_step else None)
+    return age is not None and age <= LIMITS.patience_s
 
 
 def batches_go_on(case: Case, view: InstanceView) -> Answer:

@@ -11,6 +11,19 @@ from tests.engine.api.instance import Instance
 
 CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}]}
 TEXT: dict[str, Any] = {"prompt": "hi"}
+TOOL: dict[str, Any] = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+BAD_TOOL: dict[str, Any] = {"type": "function", "function": {"name": "f", "parameters": {"type": "foo"}}}
+
+
+def schema(content: dict[str, Any]) -> dict[str, Any]:
+    """Return a response_format."""
+    return {"type": "json_schema", "json_schema": {"name": "test", "schema": content}}
+
+
+def named(name: str) -> dict[str, Any]:
+    """Return a tool_choice."""
+    return {"type": "function", "function": {"name": name}}
+
 
 BAD_FIELDS = [
     ("/v1/chat/completions", CHAT | {"temperature": -0.1}, "temperature"),
@@ -35,7 +48,19 @@ BAD_FIELDS = [
     ("/v1/chat/completions", CHAT | {"logit_bias": {"99999": 1}}, "logit_bias"),
     ("/v1/chat/completions", CHAT | {"stop_token_ids": [-1]}, "stop_token_ids"),
     ("/v1/chat/completions", CHAT | {"stream_options": {"include_usage": True}}, "stream_options"),
-    ("/v1/chat/completions", CHAT | {"response_format": {"type": "json_object"}}, "response_format"),
+    ("/v1/chat/completions", CHAT | {"response_format": {"type": "xml"}}, "response_format"),
+    ("/v1/chat/completions", CHAT | {"response_format": {"type": "json_schema"}}, "response_format"),
+    ("/v1/chat/completions", CHAT | {"response_format": schema({"type": "foo"})}, "response_format"),
+    ("/v1/chat/completions", CHAT | {"response_format": schema({"$ref": "#/none"})}, "response_format"),
+    ("/v1/chat/completions", CHAT | {"response_format": schema({"enum": ["x" * 70_000]})}, "response_format"),
+    ("/v1/chat/completions", CHAT | {"response_format": {"type": "json_object"}, "ignore_eos": True}, "ignore_eos"),
+    ("/v1/chat/completions", CHAT | {"tools": [{"type": "custom", "function": {"name": "f"}}]}, "tools"),
+    ("/v1/chat/completions", CHAT | {"tools": [TOOL | {"function": {"name": ""}}]}, "tools"),
+    ("/v1/chat/completions", CHAT | {"tools": [TOOL] * 129}, "tools"),
+    ("/v1/chat/completions", CHAT | {"tool_choice": "required"}, "tool_choice"),
+    ("/v1/chat/completions", CHAT | {"tools": [TOOL], "tool_choice": "sometimes"}, "tool_choice"),
+    ("/v1/chat/completions", CHAT | {"tools": [TOOL], "tool_choice": named("g")}, "tool_choice"),
+    ("/v1/chat/completions", CHAT | {"tools": [BAD_TOOL], "tool_choice": "required"}, "tools"),
     ("/v1/chat/completions", {"messages": []}, "messages"),
     (
         "/v1/chat/completions",

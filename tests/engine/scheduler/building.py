@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from engine.config import EngineConfig, Role
 from engine.kvcache.pages import PageLedger
+from engine.kvcache.prefix_cache import PrefixCache
 from engine.messages import Abort, Delta, Drain, Failure, Generate, RoomRef, SamplingParams, ToScheduler
+from engine.model.grammar import GrammarCompiler
 from engine.model.sampling import Sampled
 from engine.observe.journal import Journal
 from engine.observe.records import RoomRecord, Sample
@@ -16,7 +19,7 @@ from engine.scheduler.plan import Planner, StepPlan
 from engine.scheduler.progress import Progress
 from engine.scheduler.roles import Decode, Prefill, Unified
 from engine.scheduler.runner import StepResult
-from engine.transfer.interface import Event, FailReason, FirstToken
+from engine.transfer.interface import Event, FailReason, FirstToken, Landed
 from tests.engine.clock import ManualClock
 
 EOS = 2
@@ -75,9 +78,15 @@ class ScriptedInbox:
 
 @dataclass
 class CountingRunner:
-    """A fake of the model: the token after n tokens is 100 + n, so tokens show what was computed."""
+    """A fake of the model and the pool: the token after n tokens is 100 + n, so tokens show what was computed.
 
+    Each page remembers the tokens that it was computed from; a step fails that attends to a page of other tokens.
+    """
+
+    page_size: int
     plans: list[StepPlan] = field(default_factory=list)
+    memory: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
+    """Page and slot -> all tokens up to this one."""
     broken: set[str] = field(default_factory=set)
     """Sequences whose logits are NaN."""
 
@@ -85,24 +94,47 @@ class CountingRunner:
         self.plans.append(plan)
         result = StepResult()
         for work in plan.works:
+            sequence, end = work.sequence, work.start + work.length
+            self.write(sequence.tokens, sequence.pages, work.start, end)
+            self.check(sequence.tokens, sequence.pages, end)
             if work.samples and not work.sequence.scores_only:
                 rid = work.sequence.rid
-                result.sampled[rid] = Sampled(100 + work.start + work.length, None, rid not in self.broken)
+                result.sampled[rid] = Sampled(100 + end, None, rid not in self.broken)
         return result
+
+    def write(self, tokens: list[int], pages: list[int], start: int, end: int) -> None:
+        """Compute the KV of some tokens of a sequence."""
+        for at in range(start, end):
+            self.memory[pages[at // self.page_size], at % self.page_size] = tuple(tokens[: at + 1])
+
+    def check(self, tokens: list[int], pages: list[int], end: int) -> None:
+        """Fail unless the pages hold the KV of these very tokens."""
+        for at in range(end):
+            assert self.memory[pages[at // self.page_size], at % self.page_size] == tuple(tokens[: at + 1])
 
 
 class ScriptedTransfer:
-    """A fake of both transfer sides: notes the loop's calls, hands out the events the test puts in."""
+    """A fake of both transfer sides: notes the loop's calls, hands out the events the test puts in.
+
+    What lands is read into the runner's pages, but for the cached prefix.
+    """
 
     control_endpoint = "tcp://127.0.0.1:1"
     wakeup_fd = -1
 
-    def __init__(self) -> None:
+    def __init__(self, runner: CountingRunner) -> None:
         self.calls: list[tuple[object, ...]] = []
         self.events: list[Event] = []
+        self._runner = runner
+        self._prompts: dict[str, list[int]] = {}
+        self._granted: dict[str, tuple[list[int], int]] = {}
 
     def poll(self) -> list[Event]:
         events, self.events = self.events, []
+        for event in events:
+            if isinstance(event, Landed) and event.first.finish is None:
+                prompt, (pages, prefix) = self._prompts[event.rid], self._granted[event.rid]
+                self._runner.write(prompt, pages, prefix, len(prompt))
         return events
 
     def fail(self, rid: str, reason: FailReason, detail: str) -> None:
@@ -117,10 +149,12 @@ class ScriptedTransfer:
     def open(
         self, rid: str, room: int, bootstrap: str, prompt_ids: list[int], prefix_tokens: int, record: RoomRecord
     ) -> None:
-        self.calls.append(("open", rid, room, bootstrap))
+        self._prompts[rid] = prompt_ids
+        self.calls.append(("open", rid, room, bootstrap, prefix_tokens))
 
-    def grant(self, rid: str, pages: list[int]) -> None:
-        self.calls.append(("grant", rid, len(pages)))
+    def grant(self, rid: str, pages: list[int], prefix_tokens: int | None = None) -> None:
+        self._granted[rid] = (list(pages), prefix_tokens or 0)
+        self.calls.append(("grant", rid, len(pages), prefix_tokens))
 
     def refuse(self, room: int, bootstrap: str, detail: str) -> None:
         self.calls.append(("refuse", room, bootstrap))
@@ -144,6 +178,11 @@ class ScriptedTransfer:
         return {}
 
 
+def no_tokenizer() -> NoReturn:
+    """Stand for the tokenizer of the fake model, which has none."""
+    raise AssertionError("no test of the loop uses a grammar")
+
+
 class Rig:
     """A loop of one role with fakes around it; `turn` lets it go round."""
 
@@ -151,11 +190,12 @@ class Rig:
         self.config = config(role, **changes)
         self.clock = ManualClock()
         self.inbox = ScriptedInbox()
-        self.transfer = ScriptedTransfer()
-        self.runner = CountingRunner()
+        self.runner = CountingRunner(self.config.page_size)
+        self.transfer = ScriptedTransfer(self.runner)
         self.pages = PageLedger(self.config.kv_tokens // self.config.page_size)
-        self.book = Book(self.clock, self.config.page_size, self.pages, Journal(self.clock))
-        self.planner = Planner(self.config, self.book.queues, self.pages)
+        self.cache = PrefixCache(self.config.page_size, self.pages, self.config.prefix_cache)
+        self.book = Book(self.clock, self.config.page_size, self.pages, self.cache, Journal(self.clock))
+        self.planner = Planner(self.config, self.book)
         behaviour = {
             Role.UNIFIED: lambda: Unified(self.book),
             Role.PREFILL: lambda: Prefill(self.book, self.transfer),
@@ -171,6 +211,7 @@ class Rig:
             self.runner,  # type: ignore[arg-type]
             Progress(),
             (EOS,),
+            GrammarCompiler(no_tokenizer),
         )
 
     def send(self, *messages: Generate | Abort | Drain) -> None:
@@ -202,5 +243,6 @@ class Rig:
         return [token for item in self.inbox.of(rid) if isinstance(item, Delta) for token in item.token_ids]
 
     def everything_is_free(self) -> bool:
-        """No sequence, no page in use."""
-        return len(self.book.queues) == 0 and self.pages.free_count == self.pages.total
+        """No sequence, no page in use but by the cache."""
+        ledger = self.pages.ledger()
+        return len(self.book.queues) == 0 and ledger.free + ledger.cached == ledger.total

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from engine.config import Role
 from engine.messages import Abort, Delta, Failure, FinishReason
 from engine.transfer.interface import (
@@ -28,6 +30,12 @@ def prefilled() -> Rig:
     return rig
 
 
+def pages_in_use(rig: Rig) -> dict[str, int]:
+    """Return owner -> pages, but for free and cached ones."""
+    counts = msgspec.structs.asdict(rig.pages.ledger())
+    return {owner: n for owner, n in counts.items() if n and owner not in ("total", "balanced", "free", "cached")}
+
+
 def test_prefill_computes_only_what_was_offered() -> None:
     """A room without an offer holds nothing."""
     rig = Rig(Role.PREFILL)
@@ -47,7 +55,7 @@ def test_prefill_says_ready_after_each_chunk_and_brings_the_first_token_with_the
 def test_prefill_holds_its_pages_until_commit() -> None:
     """COMMITTED frees them and answers the HTTP leg with the first token."""
     rig = prefilled()
-    assert rig.pages.ledger().held_for_peer == 3
+    assert pages_in_use(rig) == {"held_for_peer": 3}
     assert rig.inbox.answers == []
     rig.happen(Committed("a"))
     assert rig.everything_is_free()
@@ -59,7 +67,7 @@ def test_prefill_frees_pages_of_an_aborted_room_only_when_the_transfer_agrees() 
     rig = prefilled()
     rig.send(Abort("a", "client left"))
     assert rig.transfer.calls[-1] == ("fail", "a", FailReason.ABORTED)
-    assert rig.pages.ledger().held_for_peer == 3
+    assert pages_in_use(rig) == {"held_for_peer": 3}
     rig.happen(Failed("a", FailReason.ABORTED, "client left"))
     assert rig.everything_is_free()
 
@@ -91,10 +99,10 @@ def test_decode_offers_at_once_and_takes_pages_at_the_first_ready() -> None:
     """OFFER goes out before there are pages; WantPages gets pages for the whole prompt."""
     rig = Rig(Role.DECODE)
     rig.send(generate("a", prompt=9, room=7))
-    assert rig.transfer.calls == [("open", "a", 7, "127.0.0.1:8998")]
+    assert rig.transfer.calls == [("open", "a", 7, "127.0.0.1:8998", 0)]
     assert rig.pages.free_count == rig.pages.total
     rig.happen(WantPages("a"))
-    assert rig.transfer.calls[-1] == ("grant", "a", 3)
+    assert rig.transfer.calls[-1] == ("grant", "a", 3, 0)
     assert rig.pages.ledger().reading == 3
 
 
@@ -137,7 +145,7 @@ def test_decode_grants_in_order_and_not_more_than_fits() -> None:
     rig = Rig(Role.DECODE)
     rig.send(generate("a", prompt=40, room=1), generate("b", prompt=40, room=2), generate("c", prompt=4, room=3))
     rig.happen(WantPages("c"), WantPages("b"), WantPages("a"))
-    assert [call for call in rig.transfer.calls if call[0] == "grant"] == [("grant", "a", 10)]
+    assert [call for call in rig.transfer.calls if call[0] == "grant"] == [("grant", "a", 10, 0)]
 
 
 def test_decode_aborted_while_reading_waits_for_the_transfer() -> None:
@@ -164,7 +172,7 @@ def test_decode_tells_prefill_of_a_request_it_refuses() -> None:
     """A full queue sends REFUSED instead of OFFER, so that the other leg ends too, and answers 503 at once."""
     rig = Rig(Role.DECODE, max_queued=1)
     rig.send(generate("a", prompt=9, room=1), generate("b", prompt=9, room=2))
-    assert rig.transfer.calls == [("open", "a", 1, "127.0.0.1:8998"), ("refuse", 2, "127.0.0.1:8998")]
+    assert rig.transfer.calls == [("open", "a", 1, "127.0.0.1:8998", 0), ("refuse", 2, "127.0.0.1:8998")]
     failure = rig.inbox.of("b")[-1]
     assert isinstance(failure, Failure)
     assert (failure.status, failure.code) == (503, "queue_full")

@@ -30,6 +30,7 @@ from engine.transfer.registry import RegistryRecord
 from engine.transfer.source import PrefillSource
 
 LAYOUT = KVLayout(layers=2, kv_heads=2, pages=64, page_size=4, head_dim=8, dtype="float32", item_bytes=4)
+CANARY_PAGE = LAYOUT.pages - 1
 PAGE_BYTES = 2 * 2 * 2 * 4 * 8 * 4
 CONTRACT = {"model": "tiny", "dtype": "float32"}
 TOKEN = FirstToken(token_id=7, logprob=None, finish=None, cached_tokens=0)
@@ -162,6 +163,7 @@ class Prefill(Side):
     def __init__(self, contract: dict[str, str] = CONTRACT, **changes: object) -> None:
         super().__init__(config_of(Role.PREFILL, "prefill-0", **changes))
         self.transfer = PrefillSource(self.config, self.pool, contract, self.clock, self.journal, self.supervisor)
+        self.transfer.use_canary_page(CANARY_PAGE)
         self.transfer.start()
 
     def plane_pid(self) -> int:
@@ -184,6 +186,7 @@ class Decode(Side):
     ) -> None:
         super().__init__(config_of(Role.DECODE, "decode-0", peers=peers, **changes))
         self.transfer = DecodeReader(self.config, self.pool, contract, self.clock, self.journal, self.supervisor, end)
+        self.transfer.use_canary_page(CANARY_PAGE)
         self.transfer.start()
 
     def await_reading(self, rid: str) -> None:

@@ -80,7 +80,7 @@ def test_sampling_again_keeps_the_first_sample(tmp_path: Path) -> None:
         collector = Collector(deployment(server.url), tmp_path / "incident", folder=StateFolder(tmp_path, "lab"))
         collector.take(interval_s=0.1, timeout_s=10)
         first = read_directory(tmp_path / "incident")
-        collector.again(timeout_s=10)
+        summary = collector.again(timeout_s=10)
     later = read_directory(tmp_path / "incident")
     values = [
         (sample.series["sglang:num_running_reqs"][0].value if sample else None)
@@ -88,6 +88,8 @@ def test_sampling_again_keeps_the_first_sample(tmp_path: Path) -> None:
         for sample in (evidence.instances[0].metrics_prev, evidence.instances[0].metrics)
     ]
     assert values == [5, 6, 5, 7]
+    # What was done to the system counts from the beginning: three scrapes and the other questions of three samples.
+    assert summary.intrusion.requests > 3 * 3
     assert later.captured_prev_at == first.captured_prev_at
     assert (later.interval_s or 0) > (first.interval_s or 0)
 

@@ -1,0 +1,190 @@
+"""The long form: `python -m tests.chaos PART [--seed N] [--tcp] [--scale F]`, one table a run; the seed replays it.
+
+Parts: aborts (1,000 at random phases), mass (140 in flight aborted at once, 20 times), restarts (50 a side),
+stops (50 a side: 1, 4, 10, 30 s, three ending in kill -9), fuzz (100,000 frames on each control socket),
+mixed (30 minutes of all), states (the exploration of the tables with three frames in flight).
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.chaos.events import abort_storm, judge, proven_within, restart, stop_and_continue
+from tests.chaos.hostile import HostilePrefill, assail_prefill, hostile_prefill
+from tests.chaos.load import Case, Load, make_cases
+from tests.serving.rig import Pair, engine, free_port, running
+from tests.tiny_model import write_tiny_model
+
+FLAGS = ("--dtype", "float64", "--chunk-tokens", "64", "--kv-tokens", "8192")
+SIDES = ("prefill", "decode")
+MIXED_S = 1800.0
+
+
+@dataclass
+class Run:
+    """One part under way; `scale` 1 is the full size."""
+
+    sides: Pair
+    cases: list[Case]
+    hostile: HostilePrefill
+    seed: int
+    scale: float
+    chance: random.Random
+    events: int = 0
+    recovered_s: list[float] = field(default_factory=list)
+
+    def times(self, full: int) -> int:
+        """Return how often something is done at this scale."""
+        return max(1, round(full * self.scale))
+
+    def happened(self, what: str, took_s: float | None = None) -> None:
+        """Count an event and say so."""
+        self.events += 1
+        if took_s is not None:
+            self.recovered_s.append(took_s)
+        print(f"  {self.events:5d} {what}" + ("" if took_s is None else f": proven after {took_s:.1f} s"), flush=True)
+
+
+def aborts(run: Run) -> None:
+    total = run.times(1000)
+    tally = abort_storm(run.sides, run.cases, run.seed, total)
+    run.events += total
+    print(f"  aborting clients: {dict(tally.outcomes)}")
+    assert tally.outcomes["wrong"] == 0
+
+
+def mass(run: Run) -> None:
+    for round_ in range(run.times(20)):
+        abort_storm(run.sides, run.cases, run.seed + round_, aborts=140, at_once=140)
+        run.happened("140 at once", proven_within(run.sides, run.cases[0], run.chance, 30.0))
+
+
+def restarts(run: Run) -> None:
+    for _ in range(run.times(50)):
+        for name in SIDES:
+            run.happened(f"{name} killed", restart(run.sides, name, run.cases[0], run.chance))
+
+
+def stops(run: Run) -> None:
+    lengths = [1.0] * run.times(20) + [4.0] * run.times(15) + [10.0] * run.times(10) + [30.0] * run.times(2)
+    plan = [(seconds, False) for seconds in lengths] + [(4.0, True)] * run.times(3)
+    for seconds, kills in run.chance.sample(plan, len(plan)):
+        for name in SIDES:
+            took_s = stop_and_continue(run.sides, name, seconds, run.cases[0], run.chance, kills)
+            run.happened(f"{name} stopped for {seconds:g} s" + (", then killed" if kills else ""), took_s)
+
+
+def fuzz(run: Run) -> None:
+    total = run.times(100_000)
+    assail_prefill(f"127.0.0.1:{run.sides.bootstrap_port}", run.seed, total)
+    run.happened(f"{total} frames to prefill", proven_within(run.sides, run.cases[0], run.chance, 10.0))
+    run.hostile.assail(total)
+    run.happened(f"{total} frames to decode", proven_within(run.sides, run.cases[0], run.chance, 10.0))
+
+
+def mixed(run: Run) -> None:
+    until = time.monotonic() + MIXED_S * run.scale
+    while time.monotonic() < until:
+        name, first = run.chance.choice(SIDES), run.cases[0]
+        draw = run.chance.random()
+        if draw < 0.5:
+            abort_storm(run.sides, run.cases, run.chance.getrandbits(30), aborts=40)
+            run.happened("40 aborts")
+        elif draw < 0.7:
+            seconds = run.chance.choice((1.0, 4.0, 10.0))
+            run.happened(
+                f"{name} stopped for {seconds:g} s", stop_and_continue(run.sides, name, seconds, first, run.chance)
+            )
+        elif draw < 0.85:
+            run.happened(f"{name} killed", restart(run.sides, name, first, run.chance))
+        else:
+            assail_prefill(f"127.0.0.1:{run.sides.bootstrap_port}", run.chance.getrandbits(30), 500)
+            run.happened("500 frames", proven_within(run.sides, first, run.chance, 10.0))
+
+
+PARTS: dict[str, Callable[[Run], None]] = {
+    "aborts": aborts,
+    "mass": mass,
+    "restarts": restarts,
+    "stops": stops,
+    "fuzz": fuzz,
+    "mixed": mixed,
+}
+
+
+@contextmanager
+def deployment(folder: Path, hostile: HostilePrefill, tcp: bool) -> Iterator[Pair]:
+    """Run a pair of the tiny model, whose decode also knows the hostile prefill."""
+    bootstrap, model = free_port(), str(folder / "model")
+    environment = {"UCX_TLS": "tcp"} if tcp else {}
+    prefill = engine("prefill", model, folder, "--bootstrap-port", str(bootstrap), *FLAGS, environment=environment)
+    peers = f"127.0.0.1:{bootstrap},{hostile.bootstrap}"
+    decode = engine("decode", model, folder, "--peers", peers, "--recheck-prompts", *FLAGS, environment=environment)
+    with running(prefill, decode):
+        yield Pair(prefill, decode, bootstrap)
+
+
+def play(part: str, seed: int, scale: float, tcp: bool) -> int:
+    """Run one part and print its table. 0: unharmed."""
+    with tempfile.TemporaryDirectory() as name, hostile_prefill(seed) as hostile:
+        folder = Path(name)
+        write_tiny_model(folder / "model")
+        alone = engine("unified", str(folder / "model"), folder, *FLAGS)
+        with running(alone):
+            cases = make_cases(alone, seed)
+        with deployment(folder, hostile, tcp) as sides:
+            run = Run(sides, cases, hostile, seed, scale, random.Random(seed))
+            load = Load(sides, cases, seed)
+            with load.running():
+                PARTS[part](run)
+            verdict = judge(sides)
+    outcomes = load.tally.outcomes
+    lost = outcomes.total() - outcomes["right"] - outcomes["wrong"]
+    harm = outcomes["wrong"] + outcomes["wedged"] + verdict.leaked + verdict.rooms + verdict.changed + verdict.restarts
+    slowest = f"{max(run.recovered_s):.1f} s" if run.recovered_s else "-"
+    print(f"outcomes of the load: {dict(outcomes)}")
+    print("| part | transport | seed | events | survived | lost | wrong | wedged | leaked pages | changed prompts |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    print(
+        f"| {part} | {'tcp' if tcp else 'default'} | {seed} | {run.events} | {outcomes['right']} | {lost} "
+        f"| {outcomes['wrong']} | {outcomes['wedged']} | {verdict.leaked} "
+        f"| {verdict.changed} of {verdict.rechecked} |"
+    )
+    print(f"longest outage {load.tally.longest_outage_s:.1f} s, slowest recovery {slowest}; {verdict}")
+    return 1 if harm else 0
+
+
+def explore_states() -> int:
+    """Explore one room with three frames in flight, a restart and a stop; a minute and 1 GB."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "engine" / "transfer"))
+    from exploration import Bounds, World, explore
+
+    found = explore(World(Bounds(chunks=1)))
+    print(f"{found.states} states, {found.transitions} transitions, {found.ends} ends, stuck: {found.stuck}")
+    return 0 if found.stuck is None else 1
+
+
+def main() -> int:
+    """Run one part."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("part", choices=[*PARTS, "states"])
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    parser.add_argument("--tcp", action="store_true", help="UCX_TLS=tcp")
+    parser.add_argument("--scale", type=float, default=1.0, help="share of the full size")
+    given = parser.parse_args()
+    if given.part == "states":
+        return explore_states()
+    print(f"part {given.part}, seed {given.seed}, scale {given.scale:g}", flush=True)
+    return play(given.part, given.seed, given.scale, given.tcp)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""`pdctl diagnose` as an operator calls it, on a real pair behind the real router."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from pdctl.deployment.files import save
+from tests.cli.pdctl_process import run
+from tests.serving.rig import Pair, Process, pair, router, until
+from tests.serving.test_probe import deployment
+
+
+@pytest.fixture(scope="module")
+def routed(tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Pair, Process]]:
+    """A pair with the tiny model and smg in front of it."""
+    folder = tmp_path_factory.mktemp("diagnosed")
+    with pair(tiny_model_dir, folder, "--dtype", "float64") as sides, router(sides, folder) as smg:
+        yield sides, smg
+
+
+def diagnosed(home: Path, routed: tuple[Pair, Process], *arguments: str) -> tuple[int, dict[str, Any], str]:
+    """Return exit code, report and stderr of a live diagnosis."""
+    file = home / "live.toml"
+    save(deployment(routed), file)
+    ran = run(home, "diagnose", "--file", str(file), "-o", "json", *arguments)
+    return ran.returncode, json.loads(ran.stdout), ran.stderr
+
+
+def test_an_idle_pair_is_healthy_once_a_request_has_passed(routed: tuple[Pair, Process], tmp_path: Path) -> None:
+    """Empty queues prove nothing; the one tagged request does."""
+    code, report, _ = diagnosed(tmp_path, routed)
+    assert (code, report["verdict"]) == (0, "healthy")
+    assert len(report["probe"]) == 1
+    firm = [cause for cause in report["causes"] if cause["confidence"] != "hypothesis"]
+    assert not [cause for cause in firm if cause["level"] == "error"]
+
+
+def test_read_only_sends_nothing_and_says_that_it_does_not_know(routed: tuple[Pair, Process], tmp_path: Path) -> None:
+    """An idle system without a passed probe is unknown, exit 3."""
+    before = len(routed[0].decode.get("/rooms/recent")["rooms"])
+    code, report, _ = diagnosed(tmp_path, routed, "--read-only")
+    assert (code, report["verdict"]) == (3, "unknown")
+    assert len(routed[0].decode.get("/rooms/recent")["rooms"]) <= before
+
+
+def test_a_stopped_decode_is_named_from_the_live_system_and_from_what_was_kept(
+    routed: tuple[Pair, Process], tmp_path: Path
+) -> None:
+    """PD0305 on decode-0, exit 1; the kept folder gives the very same report."""
+    root = psutil.Process(routed[0].decode.pid)
+    processes = [root, *root.children(recursive=True)]
+    for process in processes:
+        os.kill(process.pid, signal.SIGSTOP)
+    try:
+        code, report, said = diagnosed(tmp_path, routed)
+    finally:
+        for process in processes:
+            os.kill(process.pid, signal.SIGCONT)
+    assert code == 1
+    cause = report["causes"][0]
+    assert (cause["code"], cause["subject"]["instance"], cause["confidence"]) == ("PD0305", "decode-0", "established")
+    kept = said.rpartition("kept for 14 days: ")[2].strip()
+    again = json.loads(run(tmp_path, "diagnose", kept, "--name", "test", "-o", "json").stdout)
+    assert again == report
+    until(routed[0].is_idle, 10, "recovered by itself")
