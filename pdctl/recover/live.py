@@ -27,7 +27,7 @@ from pdctl.evidence import kept, manifest
 from pdctl.evidence.credentials import Credentials
 from pdctl.evidence.directory import read_directory
 from pdctl.probe import ProbeResult, prove
-from pdctl.recover.restart_set import initiating_restart
+from pdctl.recover.restart_set import blames_only_the_router, initiating_restart
 
 INTERVAL_S = 2.0
 SAMPLE_S = 8.0
@@ -64,7 +64,7 @@ class Live:
         ends_at = time.monotonic() + patience_s
         self.summary = self._collector.take(interval_s=INTERVAL_S, timeout_s=SAMPLE_S)
         report = self._judged()
-        while not _is_decided(report) and time.monotonic() < ends_at:
+        while not self._is_decided(report, may_probe) and time.monotonic() < ends_at:
             if may_probe and not self._probes:
                 self._probe(report)
             self._again(_standing(report))
@@ -95,6 +95,12 @@ class Live:
         kept.cleanse(self.path, Credentials(_known_secrets(self._deployment)))
         if self.summary is not None:
             manifest.write(self.path, manifest_of(self.path, self._deployment.name, self.summary))
+
+    def _is_decided(self, report: Report, may_probe: bool) -> bool:
+        """Return whether more evidence would change nothing. A router is blamed only after a direct request passed."""
+        if blames_only_the_router(report) and may_probe:
+            return bool(self._probes)
+        return report.verdict in _DECIDED or initiating_restart(report) is not None
 
     def _again(self, standing: set[str]) -> None:
         self._is_dumped |= bool(standing)
@@ -147,10 +153,6 @@ def manifest_of(path: Path, deployment: str, summary: CollectionSummary) -> mani
             for item in summary.missing
         ),
     )
-
-
-def _is_decided(report: Report) -> bool:
-    return report.verdict in _DECIDED or initiating_restart(report) is not None
 
 
 def _standing(report: Report) -> set[str]:

@@ -38,9 +38,24 @@ class RestartSet(msgspec.Struct, frozen=True):
 
 
 def initiating_restarts(report: Report) -> tuple[Cause, ...]:
-    """Return the firm initiating causes whose action is a restart, best first."""
+    """Return the firm initiating causes whose action is a restart, best first.
+
+    A router is not to blame alone where a request that never saw it failed too.
+    """
+    believed = [action for action in RESTARTS if action is not Action.RESTART_ROUTER or not has_direct_failure(report)]
     firm = (cause for cause in report.firm if cause.causal_role == "initiating")
-    return tuple(cause for cause in firm if code_of(cause.code).action in RESTARTS)
+    return tuple(cause for cause in firm if code_of(cause.code).action in believed)
+
+
+def has_direct_failure(report: Report) -> bool:
+    """Return whether a request of this run failed on a pair, without the router."""
+    return any(row.get("via") != Role.ROUTER and row.get("status") != 200 for row in report.probe)
+
+
+def blames_only_the_router(report: Report) -> bool:
+    """Return whether every restart that the causes call for is the router's."""
+    causes = initiating_restarts(report)
+    return bool(causes) and all(code_of(cause.code).action is Action.RESTART_ROUTER for cause in causes)
 
 
 def initiating_restart(report: Report) -> Cause | None:

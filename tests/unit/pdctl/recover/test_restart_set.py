@@ -63,12 +63,12 @@ def cause(code: str, *affected: str, confidence: str = "established", causal_rol
     )  # fmt: skip
 
 
-def report(*causes: Cause) -> Report:
-    """Return a report with these causes."""
+def report(*causes: Cause, probe: tuple[dict[str, str | float | None], ...] = ()) -> Report:
+    """Return a report with these causes and probes."""
     return Report(
         tool=Tool(version="0"), captured_at=None, deployment="d", verdict="wedged",
         impact=Impact(scope="total", pairs=(), basis=""), incident_id="i", checked=1, complete=True, affected=(),
-        since=None, causes=causes, ruled_out=(), undecided=(), not_checked=(), collectors=(), timeline=(),
+        since=None, causes=causes, probe=probe, ruled_out=(), undecided=(), not_checked=(), collectors=(), timeline=(),
     )  # fmt: skip
 
 
@@ -88,3 +88,17 @@ EVERY = ("prefill-0", "prefill-1", "decode-0", "decode-1")
 def test_set_begins_with_the_subjects_of_initiating_causes(causes: tuple[Cause, ...], names: tuple[str, ...]) -> None:
     """Not with what only follows, nor with hypotheses; without a cause it is every engine, never the router."""
     assert seeds(deployed("pdctl"), report(*causes)) == names
+
+
+@pytest.mark.parametrize(("via", "status", "names"), [
+    ("prefill-0 -> decode-0", None, EVERY),
+    ("prefill-0 -> decode-0", 503, EVERY),
+    ("prefill-0 -> decode-0", 200, ("router",)),
+    ("router", 503, ("router",)),
+])  # fmt: skip
+def test_router_is_not_blamed_where_a_direct_request_failed_too(
+    via: str, status: float | None, names: tuple[str, ...]
+) -> None:
+    """It only says what its workers do: a control thread that died makes `no worker` as well."""
+    found = report(cause("PD0801", "router"), probe=({"via": via, "status": status},))
+    assert seeds(deployed("pdctl"), found) == names
