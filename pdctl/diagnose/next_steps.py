@@ -35,7 +35,7 @@ def steps_for(case: Case, judgement: Judgement) -> tuple[Step, ...]:
             act = Step(
                 text=text,
                 action=action,
-                command=f"pdctl restart {judgement.instance} --mild {reason}",
+                command=f"pdctl explain {judgement.code.code}",
                 risk="loses-requests",
             )
             return keep, act, prove
