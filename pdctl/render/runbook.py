@@ -36,4 +36,4 @@ def show(codes: tuple[Code, ...]) -> None:
         return
     from rich.markdown import Markdown  # 100 ms of CPU: only where it is drawn
 
-    console.stdout_console().print(Markdown(text, code_theme="bw"))
+    console.stdout_console().print(Markdown(text, code_theme="ansi_dark"))
