@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.cli import pdctl_process
 
 REPOSITORY = Path(__file__).parents[2]
-RUNBOOK = REPOSITORY / "runbooks" / "PD0301-bootstrap-thread-dead.md"
+RUNBOOK = REPOSITORY / "pdctl" / "runbooks" / "PD0301-bootstrap-thread-dead.md"
 
 
 def test_a_pipe_gets_the_runbook_as_it_is_written(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_environment_is_small(venv: Path) -> None:
 def test_runbooks_are_installed(venv: Path) -> None:
     """Each one, and they can be read far from the source tree."""
     (folder,) = venv.glob("lib/python3*/site-packages/pdctl/runbooks")
-    names = {path.name for path in (REPOSITORY / "runbooks").glob("*.md")}
+    names = {path.name for path in (REPOSITORY / "pdctl" / "runbooks").glob("*.md")}
     assert len(names) >= 48
     assert {path.name for path in folder.glob("*.md")} == names
     done = pdctl(venv, "explain", "PD0301")
