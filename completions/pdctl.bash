@@ -18,7 +18,7 @@ _pdctl() {
     if [[ $cur == = ]]; then cur=; elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi
     for ((i = 1; i < COMP_CWORD; i++)); do
         case ${COMP_WORDS[i]} in
-            up|down|status|logs|attach|probe|diagnose|codes|stacks|metrics|snapshot|redact|snapshot-and-restart|restart|history) command=${COMP_WORDS[i]}; break ;;
+            up|down|status|logs|attach|probe|diagnose|codes|explain|stacks|metrics|snapshot|redact|snapshot-and-restart|restart|history) command=${COMP_WORDS[i]}; break ;;
         esac
     done
     case $command:$prev in
@@ -59,6 +59,7 @@ _pdctl() {
         diagnose:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
         diagnose:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
         codes:--output|codes:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        explain:--output|explain:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
         stacks:--timeout) return ;;
         stacks:--output|stacks:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
         stacks:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
@@ -101,6 +102,7 @@ _pdctl() {
         probe:-*) words="--direct --count -n --prompt-tokens --timeout --force --output -o --file --name --help -h" ;;
         diagnose:-*) words="--output -o --fail-on --read-only --timeout --file --name --verbose -v --help -h" ;;
         codes:-*) words="--output -o --help -h" ;;
+        explain:-*) words="--output -o --help -h" ;;
         stacks:-*) words="--native --timeout --output -o --file --name --help -h" ;;
         metrics:-*) words="--grep --all --interval --timeout --output -o --file --name --help -h" ;;
         snapshot:-*) words="--file --name --stacks --timeout --out --output -o --help -h" ;;
@@ -112,7 +114,7 @@ _pdctl() {
         stacks:*) words=$(_pdctl_instances) ;;
         metrics:*) words=$(_pdctl_instances) ;;
         redact:*) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
-        :*) words="up down status logs attach probe diagnose codes stacks metrics snapshot redact snapshot-and-restart restart history" ;;
+        :*) words="up down status logs attach probe diagnose codes explain stacks metrics snapshot redact snapshot-and-restart restart history" ;;
     esac
     COMPREPLY=($(compgen -W "$words" -- "$cur"))
 }

@@ -82,6 +82,9 @@ complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l help -s h -d 'Sho
 complete -c pdctl -n __fish_use_subcommand -a codes -d 'List every finding pdctl knows.'
 complete -c pdctl -n '__fish_seen_subcommand_from codes' -l output -s o -d 'Form of the result.' -x -a 'table json'
 complete -c pdctl -n '__fish_seen_subcommand_from codes' -l help -s h -d 'Show this message and exit.'
+complete -c pdctl -n __fish_use_subcommand -a explain -d 'Print the runbook of a finding.'
+complete -c pdctl -n '__fish_seen_subcommand_from explain' -l output -s o -d 'Form of the result.' -x -a 'table json'
+complete -c pdctl -n '__fish_seen_subcommand_from explain' -l help -s h -d 'Show this message and exit.'
 complete -c pdctl -n __fish_use_subcommand -a stacks -d 'Show where every thread stands, without stopping it.'
 complete -c pdctl -n '__fish_seen_subcommand_from stacks' -l native -d 'C and C++ frames too; each process stands still for some tenths of a second.'
 complete -c pdctl -n '__fish_seen_subcommand_from stacks' -l timeout -d 'Seconds for all dumps together.' -x

@@ -29,6 +29,7 @@ COMMANDS = {
     "probe": "Send a real request and time each stage of it.",
     "diagnose": "Say what is wrong, what was ruled out and what to do next.",
     "codes": "List every finding pdctl knows.",
+    "explain": "Print the runbook of a finding.",
     "stacks": "Show where every thread stands, without stopping it.",
     "metrics": "Show the metrics that matter, and what moves.",
     "snapshot": "Keep the evidence, and make an archive to send.",

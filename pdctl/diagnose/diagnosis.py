@@ -136,7 +136,7 @@ def _ruled_out(item: Judgement) -> RuledOut:
 
 
 def _undecided(item: Undecided) -> UndecidedRow:
-    return UndecidedRow(codes=item.codes, separate_by=Separator(text=item.check, command="pdctl diagnose --native"))
+    return UndecidedRow(codes=item.codes, separate_by=Separator(text=item.check, command="pdctl stacks --native"))
 
 
 def _missing(item: Judgement) -> str:

@@ -104,7 +104,7 @@ def _problems(report: Report) -> list[str]:
 def _ending(report: Report) -> list[str]:
     firm = report.firm
     if not firm:
-        return [f"Next     pdctl diagnose --native   or   pdctl snapshot      incident {report.incident_id}"[:WIDTH]]
+        return [f"Next     pdctl stacks --native   or   pdctl snapshot      incident {report.incident_id}"[:WIDTH]]
     step = next((step for step in firm[0].next if step.action != "none"), firm[0].next[0] if firm[0].next else None)
     if step is None:
         return [f"Read     pdctl explain {firm[0].code}"]

@@ -83,3 +83,13 @@ def test_environment_is_small(venv: Path) -> None:
     """Under 100 MB with pip itself."""
     size_bytes = sum(path.lstat().st_size for path in venv.rglob("*") if path.is_file())
     assert size_bytes < MOST_BYTES
+
+
+def test_runbooks_are_installed(venv: Path) -> None:
+    """Each one, and they can be read far from the source tree."""
+    (folder,) = venv.glob("lib/python3*/site-packages/pdctl/runbooks")
+    names = {path.name for path in (REPOSITORY / "pdctl" / "runbooks").glob("*.md")}
+    assert len(names) >= 48
+    assert {path.name for path in folder.glob("*.md")} == names
+    done = pdctl(venv, "explain", "PD0301")
+    assert (done.returncode, done.stdout) == (0, (folder / "PD0301-bootstrap-thread-dead.md").read_text())
