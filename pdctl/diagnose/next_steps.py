@@ -26,66 +26,12 @@ def steps_for(case: Case, judgement: Judgement) -> tuple[Step, ...]:
 def _act(case: Case, judgement: Judgement) -> Step:
     code, name, action = judgement.code.code, judgement.instance, judgement.code.action
     targets = _targets(case, judgement, action)
-<<<<<<< HEAD
     explain = f"pdctl explain {code}"
     texts = {
         Action.ABORT_ALL: (
             f"abort what waits on {name}; a restart does that too",
             f"pdctl restart {name} --reason {code}",
             "loses-requests",
-=======
-    keep = Step(text="keep the evidence", action="none", command="pdctl snapshot", risk="read-only")
-    prove = Step(
-        text="prove that service is back",
-        action="none",
-        command="pdctl probe --direct --count 5",
-        risk="read-only",
-    )
-    reason = f"--reason {judgement.code.code}"
-    match action:
-        case Action.RESTART_PAIR | Action.RESTART_INSTANCE | Action.RESTART_ROUTER:
-            text = f"restart {' and '.join(targets)}, in this order"
-            act = Step(
-                text=text,
-                action=action,
-                command=f"pdctl restart {' '.join(targets)} {reason}",
-                risk="restarts",
-            )
-            return keep, act, prove
-        case Action.ABORT_ALL:
-            text = f"abort what waits on {judgement.instance}"
-            act = Step(
-                text=text,
-                action=action,
-                command=f"pdctl explain {judgement.code.code}",
-                risk="loses-requests",
-            )
-            return keep, act, prove
-        case Action.REPLACE_HOST:
-            text = f"take the host of {judgement.instance} out of service, then restart elsewhere"
-            return (
-                keep,
-                Step(text=text, action=action, command=f"pdctl explain {judgement.code.code}", risk="restarts"),
-                prove,
-            )
-        case Action.FIX_CONFIG:
-            text = f"correct the setting that the observations name on {judgement.instance}, then restart it"
-            return Step(
-                text=text, action=action, command=f"pdctl explain {judgement.code.code}", risk="restarts"
-            ), prove
-        case Action.SCALE:
-            text = "add capacity or admit less; a restart makes it worse"
-            return (Step(text=text, action=action, command=f"pdctl explain {judgement.code.code}", risk="read-only"),)
-        case Action.WAIT:
-            text = f"wait for {judgement.instance}; do not restart it"
-            return (Step(text=text, action=action, command="pdctl status", risk="read-only"),)
-    return (
-        Step(
-            text="nothing to do on the engines",
-            action=action,
-            command=f"pdctl explain {judgement.code.code}",
-            risk="read-only",
->>>>>>> runbooks
         ),
         Action.REPLACE_HOST: (f"take the host of {name} out of service, then restart elsewhere", explain, "restarts"),
         Action.FIX_CONFIG: (
