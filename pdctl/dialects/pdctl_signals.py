@@ -6,6 +6,13 @@ from pdctl.dialects.signals import Counter, Event, Gauge, Pattern, Series, Signa
 
 _SOURCE = "engine/observe/metrics.py"
 
+THREAD_ALIVE = "pdengine_thread_alive"
+THREAD_RESTARTS = "pdengine_thread_restarts_total"
+CONTROL_THREAD = "transfer-control"
+"""Speaks with the peers: takes ABORT and offers on prefill, learns on decode that KV may be read."""
+DATA_THREAD = "transfer-nixl"
+"""Owns the NIXL agent: serves pages on prefill, reads them on decode."""
+
 
 def _queue(signal: Gauge, queue: str, role: str = "") -> Series:
     return Series(signal, "pdengine_queue_length", {"queue": (queue,)}, role, source=_SOURCE)
@@ -40,7 +47,7 @@ PDCTL_SIGNALS = SignalTable(
         Series(Counter.RETRACTIONS, "pdengine_retractions_total", source=_SOURCE),
     ),
     patterns=(
-        Pattern(Event.THREAD_DIED, r"thread (?P<thread>\S+) died", "thread ", source="engine/observe/threads.py"),
+        Pattern(Event.THREAD_DIED, r"thread (?P<thread>\S+) crashed", "thread ", source="engine/observe/threads.py"),
         Pattern(
             Event.CORRUPTION,
             r".{0,60}checksum .{0,40}(?:wrong|mismatch|differs)",
