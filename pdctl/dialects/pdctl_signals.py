@@ -6,6 +6,8 @@ from pdctl.dialects.signals import Counter, Event, Gauge, Pattern, Series, Signa
 
 _SOURCE = "engine/observe/metrics.py"
 
+PAGES = "pdengine_pages"
+QUEUE_AGE = "pdengine_queue_oldest_age_seconds"
 THREAD_ALIVE = "pdengine_thread_alive"
 THREAD_RESTARTS = "pdengine_thread_restarts_total"
 CONTROL_THREAD = "transfer-control"
@@ -14,16 +16,18 @@ DATA_THREAD = "transfer-nixl"
 """Owns the NIXL agent: serves pages on prefill, reads them on decode."""
 
 
-def _queue(signal: Gauge, queue: str, role: str = "") -> Series:
-    return Series(signal, "pdengine_queue_length", {"queue": (queue,)}, role, source=_SOURCE)
+def _queue(signal: Gauge, *phases: str, role: str = "") -> Series:
+    """Return a queue as the sum of phases of engine/scheduler/sequence.py."""
+    return Series(signal, "pdengine_queue_length", {"queue": phases}, role, source=_SOURCE)
 
 
 PDCTL_SIGNALS = SignalTable(
     dialect="pdctl",
     series=(
-        _queue(Gauge.RUNNING, "running"),
+        _queue(Gauge.RUNNING, "prompt", "decoding"),
         _queue(Gauge.WAITING, "waiting"),
-        _queue(Gauge.BOOTSTRAP, "announced", "prefill"),
+        _queue(Gauge.BOOTSTRAP, "room", role="prefill"),
+        _queue(Gauge.PREALLOC, "pages", role="decode"),
         Series(Gauge.INFLIGHT, "pdengine_rooms", {"state": ("reading",)}, "prefill", source=_SOURCE),
         Series(Gauge.TRANSFER, "pdengine_rooms", {"state": ("paired", "reading")}, "decode", source=_SOURCE),
         Series(Gauge.HTTP_ACTIVE, "pdengine_http_generations", source=_SOURCE),
