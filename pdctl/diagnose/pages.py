@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
-from pdctl.diagnose.hidden import is_idle
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.view import InstanceView
-from pdctl.dialects.pdctl_signals import PAGES, QUEUE_AGE
+from pdctl.dialects.pdctl_signals import PAGES, QUEUE_AGE, QUEUE_LENGTH
 from pdctl.dialects.signals import Counter, Gauge
 from pdctl.evidence.records import Exposition, Place
 
@@ -36,13 +35,15 @@ def pages_of(scrape: Exposition | None) -> dict[str, float]:
 def ownerless(view: InstanceView) -> Held | None:
     """Return pages that stay with an owner for requests while there is none in either sample."""
     is_long = view.interval_s is not None and view.interval_s >= LIMITS.ownerless_s
-    before = [view.gauge_before(gauge) for gauge in _QUEUES]
-    if not is_long or is_idle(view) is not True or any(level is None or level.value > 0 for level in before):
+    if not is_long or _requests(view.raw.metrics) != 0 or _requests(view.raw.metrics_prev) != 0:
         return None
     return next((held for owner in _OF_REQUESTS if (held := _stays(view, owner)) is not None), None)
 
 
-_QUEUES = (Gauge.RUNNING, Gauge.WAITING, Gauge.HTTP_ACTIVE)
+def _requests(scrape: Exposition | None) -> float | None:
+    """Return the requests in all phases together; None for an engine that does not tell."""
+    rows = scrape.series.get(QUEUE_LENGTH, ()) if scrape else ()
+    return sum(sample.value for sample in rows) if rows else None
 
 
 def unfenced(view: InstanceView) -> Held | None:

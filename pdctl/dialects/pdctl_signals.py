@@ -7,9 +7,15 @@ from pdctl.dialects.signals import Counter, Event, Gauge, Pattern, Series, Signa
 _SOURCE = "engine/observe/metrics.py"
 
 PAGES = "pdengine_pages"
+QUEUE_LENGTH = "pdengine_queue_length"
 QUEUE_AGE = "pdengine_queue_oldest_age_seconds"
 THREAD_ALIVE = "pdengine_thread_alive"
 THREAD_RESTARTS = "pdengine_thread_restarts_total"
+FAILED_ROOMS = (
+    "pairing_timeout", "peer_gone", "peer_silent", "peer_stuck", "peer_refused", "contract_mismatch",
+    "prompt_mismatch", "checksum_mismatch", "read_failed", "unreachable", "gone",
+)  # fmt: skip
+"""Reasons of engine/transfer/interface.py but `aborted` and `draining`, which somebody asked for."""
 CONTROL_THREAD = "transfer-control"
 """Speaks with the peers: takes ABORT and offers on prefill, learns on decode that KV may be read."""
 DATA_THREAD = "transfer-nixl"
@@ -18,7 +24,7 @@ DATA_THREAD = "transfer-nixl"
 
 def _queue(signal: Gauge, *phases: str, role: str = "") -> Series:
     """Return a queue as the sum of phases of engine/scheduler/sequence.py."""
-    return Series(signal, "pdengine_queue_length", {"queue": phases}, role, source=_SOURCE)
+    return Series(signal, QUEUE_LENGTH, {"queue": phases}, role, source=_SOURCE)
 
 
 PDCTL_SIGNALS = SignalTable(
@@ -43,10 +49,16 @@ PDCTL_SIGNALS = SignalTable(
         Series(
             Counter.TRANSFERS_DONE,
             "pdengine_transfers_total",
-            {"result": ("closed", "landed")},
+            {"result": ("landed",)},
             source=_SOURCE,
         ),
-        Series(Counter.TRANSFERS_FAILED, "pdengine_transfers_total", {"result": ("failed",)}, source=_SOURCE),
+        Series(Counter.TRANSFERS_FAILED, "pdengine_transfers_total", {"result": FAILED_ROOMS}, source=_SOURCE),
+        Series(
+            Counter.DAMAGED,
+            "pdengine_transfers_total",
+            {"result": ("checksum_mismatch",)},
+            source=_SOURCE,
+        ),
         Series(Counter.ABORTS, "pdengine_http_clients_left_total", source=_SOURCE),
         Series(Counter.RETRACTIONS, "pdengine_retractions_total", source=_SOURCE),
     ),
