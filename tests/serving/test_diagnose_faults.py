@@ -11,7 +11,15 @@ import pytest
 
 from tests.serving.rig import Pair, Process, pair, router, until
 from tests.serving.test_diagnose import diagnosed
-from tests.serving.test_failpoints import FLAGS, is_dead, offer_without_a_leg, passes, switch
+from tests.serving.test_failpoints import (
+    FLAGS,
+    is_dead,
+    leave,
+    leave_while_held,
+    offer_without_a_leg,
+    passes,
+    switch,
+)
 
 
 @pytest.fixture
@@ -58,3 +66,36 @@ def test_a_dead_control_thread_of_decode(routed: tuple[Pair, Process], tmp_path:
     assert "transfer-control is dead" in report["causes"][0]["message"]
     assert not is_router_blamed(report)
     assert code == 1
+
+
+def test_an_aborted_read_that_never_ends(routed: tuple[Pair, Process], tmp_path: Path) -> None:
+    """stuck-handle: PD0304 on decode comes first; exit 1."""
+    sides = routed[0]
+    switch(sides.decode, "stuck-handle")
+    leave(sides, 40, 1.0)
+    until(lambda: sides.decode.get("/ledger")["fencing"] == 3, 5, "its pages wait for the fence")
+    code, report, _ = diagnosed(tmp_path, routed)
+    assert (first_cause(report), code) == (("PD0304", "decode-0", "established"), 1)
+
+
+def test_pages_that_are_never_freed(routed: tuple[Pair, Process], tmp_path: Path) -> None:
+    """leak: PD0403 on prefill comes first, with the 25 pages, though the probe passes; exit 1."""
+    sides = routed[0]
+    switch(sides.prefill, "leak")
+    leave_while_held(sides)
+    until(lambda: not sides.prefill.get("/rooms")["rooms"], 5, "no room left")
+    code, report, _ = diagnosed(tmp_path, routed)
+    assert (first_cause(report), code) == (("PD0403", "prefill-0", "established"), 1)
+    assert "25 pages" in report["causes"][0]["message"]
+
+
+def test_a_room_that_keeps_all_others_waiting(routed: tuple[Pair, Process], tmp_path: Path) -> None:
+    """starved: PD0402 on decode comes first; exit 1."""
+    sides = routed[0]
+    switch(sides.decode, "starved")
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(passes, sides, 200, 25.0)
+        until(lambda: sides.decode.get("/v1/loads")["queues"]["pages"] == 1, 5, "the first waits")
+        code, report, _ = diagnosed(tmp_path, routed)
+        assert not first.result()
+    assert (first_cause(report), code) == (("PD0402", "decode-0", "established"), 1)
