@@ -20,6 +20,7 @@ from pdctl.diagnose.hidden import (
 )
 from pdctl.diagnose.instance_symptoms import instance_symptoms, probe_symptoms
 from pdctl.diagnose.limits import LIMITS
+from pdctl.diagnose.pages import ownerless, unfenced
 from pdctl.diagnose.ranks import handle_wait
 from pdctl.diagnose.symptoms import PROGRESS, Observed, Symptom, Unit, is_busy, progress, stall_of, units_of
 from pdctl.diagnose.view import InstanceView
@@ -143,9 +144,13 @@ class Case:
             text = f"transfer of {view.name} stays at {level:g} though little runs: some may not move"
             found.append(Observed(Symptom.SUSPECTED, view.name, Gauge.TRANSFER.value, text, level))
         used = idle_tokens(view)
+        held = ownerless(view) or unfenced(view)
         if used is not None:
             text = f"{view.name}: {used.value:g} KV tokens in use without a request"
             found.append(Observed(Symptom.LEAK, view.name, "kv", text, used.value, used.place))
+        elif held is not None:
+            text = f"{view.name}: {held.pages:g} pages stay {held.owner} without a request"
+            found.append(Observed(Symptom.LEAK, view.name, "kv", text, held.pages, held.place))
         elif pool_leaks(view) or usage_climbs(view) or host_memory(view):
             found.append(Observed(Symptom.LEAK, view.name, "memory", f"{view.name}: memory stays in use"))
         if view.role == "decode" and (bypassed(view) or prefill_unused(self.peers(view), (view,))):

@@ -68,7 +68,7 @@ _ROWS: tuple[tuple[str, str, str, Action, str], ...] = (
     ("PD0206", "wrong-address", "handshake_misconfig", Action.FIX_CONFIG, "a transfer engine announces an address of another network"),
     ("PD0207", "wrong-engine", "handshake_misconfig", Action.FIX_CONFIG, "the handshake reaches another engine than it should"),
     ("PD0301", "bootstrap-thread-dead", "bootstrap_thread_dead", Action.RESTART_PAIR, "prefill's bootstrap thread is dead"),
-    ("PD0302", "transfer-thread-dead", "transfer_thread_dead", Action.RESTART_PAIR, "a transfer worker of prefill is dead"),
+    ("PD0302", "transfer-thread-dead", "transfer_thread_dead", Action.RESTART_PAIR, "a transfer worker is dead"),
     ("PD0303", "status-thread-dead", "decode_status_thread_dead", Action.RESTART_PAIR, "decode's status thread is dead"),
     ("PD0304", "stuck-handle", "transfer_engine_wedged_after_abort", Action.RESTART_PAIR, "an aborted transfer never ends and blocks the rest"),
     ("PD0305", "silent-peer", "peer_down", Action.RESTART_INSTANCE, "an instance is stopped: alive for the kernel, dead for its peers"),

@@ -39,6 +39,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Below it, capacity is no reason to wait."""
     idle_kv_tokens: float = 1024.0
     """KV in use on a system without requests: one chunk or more is a leak, less may be a warm-up request."""
+    ownerless_s: float = 2.0
+    """Pages of ended requests are free within a moment; two samples this far apart that show them show a leak."""
     host_memory_ratio: float = 3.0
     host_memory_floor_mb: float = 65_536.0
     """Host memory of an idle rank against a rank of its peer: SGLang's ranks hold 5-20 GB."""

@@ -51,6 +51,8 @@ class Counter(StrEnum):
     TRANSFERS_DONE = "transfers_done"
     TRANSFERS_FAILED = "transfers_failed"
     BOOTSTRAPS_FAILED = "bootstraps_failed"
+    DAMAGED = "damaged"
+    """Transfers whose checksum was wrong on arrival."""
     KV_EXPIRED = "kv_expired"
     LATE_READS = "late_reads"
     EXTERNAL_QUERIES = "external_queries"

@@ -6,6 +6,7 @@ from pdctl.diagnose.analyzer import Analyzer, proves, requires, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.bursts import abort_burst
 from pdctl.diagnose.case import Case
+from pdctl.diagnose.causes.self_report import not_reported_alive, reported_dead
 from pdctl.diagnose.causes.thread_signs import (
     BOOTSTRAP,
     EXPLAINS,
@@ -18,6 +19,7 @@ from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.predicates import alive, fix_marker, gpus_do_not_spin, level
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.pdctl_signals import CONTROL_THREAD
 from pdctl.dialects.signals import Gauge
 from pdctl.dialects.versions import VersionRange
 from pdctl.evidence.records import Place
@@ -94,6 +96,8 @@ ANALYZER = Analyzer(
         requires("prefill lives", alive),
         requires("no GPU spins without a step", gpus_do_not_spin),
         requires("no dump shows the thread everywhere", not_seen_alive(BOOTSTRAP)),
+        requires("it does not report the thread alive", not_reported_alive(CONTROL_THREAD)),
+        proves("it reports the thread dead", reported_dead(CONTROL_THREAD)),
         proves("a scheduler lacks the thread", absent(BOOTSTRAP)),
         proves("a traceback ended it", printed_death(BOOTSTRAP, Gauge.INFLIGHT)),
         suggests("decode's metadata is not taken", _metadata_not_taken),

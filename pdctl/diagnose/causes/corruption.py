@@ -43,6 +43,11 @@ def _checksum(case: Case, view: InstanceView) -> Answer:
     return unknown("no engine compared what arrived")
 
 
+def _counts_damaged(case: Case, view: InstanceView) -> Answer:
+    counted = grew(view, Counter.DAMAGED, "transfers whose checksum was wrong")
+    return counted if counted.is_true else unknown(counted.text)
+
+
 def _says_damaged(case: Case, view: InstanceView) -> Answer:
     found = view.events(Event.CORRUPTION)
     if found:
@@ -53,12 +58,13 @@ def _says_damaged(case: Case, view: InstanceView) -> Answer:
 PAGE = Analyzer(
     code="PD0309",
     roles=ENGINES,
-    inputs=(Kind.PROBE, Kind.LOG),
+    inputs=(Kind.PROBE, Kind.LOG, Kind.METRICS, Kind.HTTP, Kind.PROCESS),
     explains=_EXPLAINS,
     checks=(
         proves("status 200 and a wrong answer", _wrong_answer),
         proves("one room, two prompt lengths", _one_room_two_lengths),
         proves("an engine compared, and it differed", _checksum),
+        proves("an engine counts wrong checksums", _counts_damaged),
         suggests("an engine found damage", _says_damaged),
     ),
 )

@@ -9,6 +9,7 @@ from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.stuck_handle import waiting_thread
 from pdctl.diagnose.hidden import host_memory, idle_tokens, usage_climbs
 from pdctl.diagnose.limits import LIMITS
+from pdctl.diagnose.pages import ownerless
 from pdctl.diagnose.predicates import alive
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
@@ -34,6 +35,14 @@ def _idle_use(case: Case, view: InstanceView) -> Answer:
         used.value,
         "tokens",
     )
+
+
+def _ownerless(case: Case, view: InstanceView) -> Answer:
+    held = ownerless(view)
+    if held is None:
+        return unknown(f"no pages of {view.name} are known to be left of ended requests")
+    text = f"{view.name}: {held.pages:g} pages stay {held.owner}, no request is left"
+    return yes(text, Kind.METRICS, held.place, held.pages, "pages")
 
 
 def _climbs(case: Case, view: InstanceView) -> Answer:
@@ -82,7 +91,7 @@ def _held_after_aborts(case: Case, view: InstanceView) -> Answer:
 
 def _stays_in_use(case: Case, view: InstanceView) -> Answer:
     """Ask for any sign of memory that nobody holds: aborts alone are no leak."""
-    signs = [ask(case, view) for ask in (_engine_says, _idle_use, _climbs, _executor_waits, _held)]
+    signs = [ask(case, view) for ask in (_engine_says, _idle_use, _ownerless, _climbs, _executor_waits, _held)]
     return next((answer for answer in signs if answer.is_true), unknown("no memory is known to stay in use"))
 
 
@@ -96,6 +105,7 @@ KV_LEAK = Analyzer(
         requires("memory stays in use", _stays_in_use),
         proves("the engine misses pages", _engine_says),
         proves("KV in use without requests", _idle_use),
+        proves("pages are left of ended requests", _ownerless),
         proves("KV use climbs against the load, after aborts", _climbs_after_aborts),
         proves("executors wait for failed transfers", _executor_waits),
         proves("it waits for transfers of aborted requests", _held_after_aborts),

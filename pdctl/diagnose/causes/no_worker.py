@@ -6,6 +6,7 @@ from pdctl.diagnose.analyzer import Analyzer, proves, requires, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.registries import EXPLAINS, json, serving
+from pdctl.diagnose.causes.self_report import nobody_unfit
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.predicates import logged
 from pdctl.diagnose.symptoms import Symptom
@@ -83,6 +84,7 @@ ANALYZER = Analyzer(
     explains=EXPLAINS,
     checks=(
         requires("the workers live", _workers_live),
+        requires("no worker says that it is unfit", nobody_unfit),
         proves("the router says it has no worker", _says_none),
         suggests("workers are marked unhealthy", _unhealthy),
         suggests("requests get 503", _answers_503),

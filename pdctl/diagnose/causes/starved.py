@@ -7,9 +7,11 @@ from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.bursts import quantised, room_failures
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.limits import LIMITS
+from pdctl.diagnose.pages import waiting_for_free_pages
 from pdctl.diagnose.predicates import alive, kv_usage, level, stalled
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.pdctl_signals import QUEUE_AGE
 from pdctl.dialects.signals import Gauge
 from pdctl.evidence.records import Place
 
@@ -21,6 +23,17 @@ def _room_for_more(case: Case, view: InstanceView) -> Answer:
         return unknown("queue and KV use are not known")
     text = f"{waiting:g} wait for pages on {view.name} while KV is {usage[0]:.0%} used"
     return (yes if waiting > 0 and usage[0] < LIMITS.kv_full else no)(text, usage[1], value=waiting)
+
+
+def _waits_beside_free_pages(case: Case, view: InstanceView) -> Answer:
+    """Ask whether requests wait for pages though most are free and nothing runs that would free others."""
+    found = waiting_for_free_pages(view)
+    if found is None:
+        return unknown(f"no request is known to wait on {view.name} beside free pages")
+    age, free, total = found
+    place = Place(f"{view.name}/metrics.txt", pointer=f"{QUEUE_AGE} pages")
+    text = f"{view.name}: a request waits {age:.0f} s for pages, {free:g} of {total:g} are free and nothing runs"
+    return yes(text, Kind.METRICS, place, age, "s")
 
 
 def _both_clocks(case: Case, view: InstanceView) -> Answer:
@@ -62,6 +75,7 @@ ANALYZER = Analyzer(
     checks=(
         requires("decode lives", alive),
         proves("rooms end by both sides' clocks", _both_clocks),
+        proves("requests wait beside free pages", _waits_beside_free_pages),
         suggests("requests wait for pages that are there", _room_for_more),
         suggests("the queue for pages stands still", lambda case, view: stalled(case, view, Gauge.PREALLOC)),
         suggests("admission is small", _small_admission),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pdctl.diagnose.analyzer import Analyzer, proves, requires, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
+from pdctl.diagnose.causes.self_report import not_reported_alive, reported_dead
 from pdctl.diagnose.causes.thread_signs import (
     EXPLAINS,
     STATUS,
@@ -19,6 +20,7 @@ from pdctl.diagnose.predicates import (
     stalled,
 )
 from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.pdctl_signals import CONTROL_THREAD
 from pdctl.dialects.signals import Counter, Gauge
 
 
@@ -55,6 +57,8 @@ ANALYZER = Analyzer(
         requires("decode lives", alive),
         requires("no GPU spins without a step", gpus_do_not_spin),
         requires("no dump shows the thread everywhere", not_seen_alive(STATUS)),
+        requires("it does not report the thread alive", not_reported_alive(CONTROL_THREAD)),
+        proves("it reports the thread dead", reported_dead(CONTROL_THREAD)),
         proves("a traceback ended it", printed_death(STATUS, Gauge.TRANSFER)),
         proves("a scheduler lacks the thread", absent(STATUS)),
         suggests("prefill finishes transfers that decode never sees", _prefill_finishes),

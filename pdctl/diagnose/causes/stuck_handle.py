@@ -6,6 +6,7 @@ from pdctl.diagnose.analyzer import FAILURES, STALLS, Analyzer, proves, requires
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.bursts import abort_burst, burst
 from pdctl.diagnose.case import Case
+from pdctl.diagnose.pages import unfenced
 from pdctl.diagnose.predicates import alive, gpus_do_not_spin, stalled
 from pdctl.diagnose.ranks import handle_wait
 from pdctl.diagnose.symptoms import Symptom
@@ -35,6 +36,15 @@ def waiting_thread(view: InstanceView) -> Answer:
     )
 
 
+def _fence_has_no_end(case: Case, view: InstanceView) -> Answer:
+    """Ask whether pages of an aborted READ wait for its end past every bound."""
+    held = unfenced(view)
+    if held is None:
+        return unknown(f"no pages of {view.name} are known to wait for the end of an aborted transfer")
+    text = f"{view.name}: {held.pages:g} pages wait for the end of aborted transfers for {view.interval_s:.0f} s"
+    return yes(f"{text}, none landed meanwhile", Kind.METRICS, held.place, held.pages, "pages")
+
+
 def _waits_after_abort(case: Case, view: InstanceView) -> Answer:
     waits = waiting_thread(view)
     if not waits.is_true:
@@ -50,11 +60,12 @@ ANALYZER = Analyzer(
     code="PD0304",
     roles=("prefill", "decode"),
     inputs=(Kind.STACKS, Kind.LOG, Kind.GPU, Kind.METRICS, Kind.HTTP, Kind.PROCESS, Kind.PROBE),
-    explains=(*STALLS, *FAILURES, Symptom.STUCK_SUBSET),
+    explains=(*STALLS, *FAILURES, Symptom.STUCK_SUBSET, Symptom.LEAK),
     checks=(
         requires("it lives", alive),
         requires("no GPU spins without a step", gpus_do_not_spin),
         proves("a thread waits for a transfer, after aborts", _waits_after_abort),
+        proves("pages wait for the end of an aborted transfer", _fence_has_no_end),
         suggests("a burst of aborts came before", abort_burst),
         suggests("computed rooms stand still", lambda case, view: stalled(case, view, Gauge.INFLIGHT)),
     ),

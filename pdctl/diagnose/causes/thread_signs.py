@@ -20,7 +20,7 @@ STATUS = ("decode_thread", "decode_listener_thread", "decode_staging_thread", "d
 HAS_THREADS = ("sglang", "dynamo", "llm-d", "")
 
 
-EXPLAINS = (*STALLS, *FAILURES, Symptom.STUCK_SUBSET)
+EXPLAINS = (*STALLS, *FAILURES, Symptom.STUCK_SUBSET, Symptom.UNHEALTHY)
 
 
 def has_such_threads(case: Case, view: InstanceView) -> Answer:

@@ -1,15 +1,17 @@
-"""PD0302: a transfer worker of prefill is dead; rooms of its decode hang."""
+"""PD0302: a transfer worker is dead (of our own engine: on either side); its rooms hang."""
 
 from __future__ import annotations
 
 from pdctl.diagnose.analyzer import Analyzer, proves, requires, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
+from pdctl.diagnose.causes.self_report import not_reported_alive, reported_dead
 from pdctl.diagnose.causes.thread_signs import EXPLAINS, has_such_threads, printed_death
 from pdctl.diagnose.predicates import alive, gpus_do_not_spin, stalled
 from pdctl.diagnose.standing import full_dumps, threads_running
 from pdctl.diagnose.symptoms import progress
 from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.pdctl_signals import DATA_THREAD
 from pdctl.dialects.signals import Gauge
 
 TRANSFER = ("transfer_worker", "Transfer")
@@ -39,6 +41,8 @@ def _worker_missing(case: Case, view: InstanceView) -> Answer:
 
 def _one_decode_only(case: Case, view: InstanceView) -> Answer:
     """Rooms of one decode stand still while another's move: they are sharded by decode."""
+    if view.role != "prefill":
+        return unknown(f"{view.name} is no prefill")
     states = {peer.name: progress(peer, Gauge.TRANSFER) for peer in case.peers(view)}
     still = [name for name, moved in states.items() if moved is False]
     moving = [name for name, moved in states.items() if moved]
@@ -49,7 +53,7 @@ def _one_decode_only(case: Case, view: InstanceView) -> Answer:
 
 ANALYZER = Analyzer(
     code="PD0302",
-    roles=("prefill",),
+    roles=("prefill", "decode"),
     inputs=(
         Kind.STACKS,
         Kind.LOG,
@@ -63,8 +67,10 @@ ANALYZER = Analyzer(
     explains=EXPLAINS,
     checks=(
         requires("the family has such a thread", has_such_threads),
-        requires("prefill lives", alive),
+        requires("it lives", alive),
         requires("no GPU spins without a step", gpus_do_not_spin),
+        requires("it does not report the thread alive", not_reported_alive(DATA_THREAD)),
+        proves("it reports the thread dead", reported_dead(DATA_THREAD)),
         proves("a traceback ended it", printed_death(TRANSFER, Gauge.INFLIGHT)),
         proves("a rank has fewer workers than its siblings", _worker_missing),
         suggests("only one decode is affected", _one_decode_only),
