@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pdctl.errors import UsageError
-
-ENVIRONMENT_KEY = "PDCTL_API_KEY"
+from pdctl.evidence.credentials import ENVIRONMENT_KEY
 
 
 def api_key(api_key_file: str | None, environment: Mapping[str, str] | None = None) -> str | None:

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from pdctl.collect import toml_text
 from pdctl.collect.context import Context
 from pdctl.collect.endpoints import LOADS, Endpoint, endpoints_of
 from pdctl.collect.http import Answer, Outcome
 from pdctl.collect.records import Status, Taken
 from pdctl.collect.secrets import scrub
 from pdctl.collect.target import Target
+from pdctl.evidence import toml_text
 
 BODY_KEPT_BYTES = 16 << 10
 

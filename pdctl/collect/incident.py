@@ -13,10 +13,11 @@ from pathlib import Path
 
 import msgspec
 
-from pdctl.collect import records, toml_text
+from pdctl.collect import records
 from pdctl.collect.records import Status, Taken
 from pdctl.deployment.model import Deployment, Instance
 from pdctl.errors import PdctlError
+from pdctl.evidence import toml_text
 
 SCHEMA = "pdctl.incident/1"
 _TOPOLOGY_KEYS = (

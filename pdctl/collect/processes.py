@@ -6,13 +6,14 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from pdctl.collect import child, kernel, toml_text
+from pdctl.collect import child, kernel
 from pdctl.collect.context import Context
 from pdctl.collect.host_facts import HostFacts
 from pdctl.collect.host_processes import ProcessRow, SocketRow, Table
 from pdctl.collect.records import Status, Taken
 from pdctl.collect.secrets import scrub_argv
 from pdctl.collect.target import Target
+from pdctl.evidence import toml_text
 
 FILES = ("process.toml", "sockets.toml", "unit.toml")
 DEADLINE_S = 5.0

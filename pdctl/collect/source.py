@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pdctl.collect import child, source_table, toml_text
+from pdctl.collect import child, source_table
 from pdctl.collect.context import Context
 from pdctl.collect.records import Status, Taken
 from pdctl.collect.secrets import kept_environment, scrub_argv
@@ -20,6 +20,7 @@ from pdctl.dialects.answers import Field
 from pdctl.dialects.catalogue import family
 from pdctl.dialects.family import Kind
 from pdctl.dialects.fix_markers import FIX_MARKERS
+from pdctl.evidence import toml_text
 
 if TYPE_CHECKING:
     from pdctl.collect.host_facts import HostFacts

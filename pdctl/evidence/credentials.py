@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable
 from urllib.parse import quote, quote_plus
 
+ENVIRONMENT_KEY = "PDCTL_API_KEY"
+"""The variable that holds the key which pdctl itself sends."""
 MASK = b"***"
 _LEAST_BYTES = 6
 """A shorter value would blacken innocent text."""

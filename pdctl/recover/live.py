@@ -13,7 +13,6 @@ from pathlib import Path
 import msgspec
 
 from pdctl import __version__
-from pdctl.collect import toml_text
 from pdctl.collect.credentials import api_key
 from pdctl.collect.session import Collector
 from pdctl.collect.summary import CollectionSummary
@@ -23,7 +22,7 @@ from pdctl.diagnose.diagnosis import diagnose
 from pdctl.diagnose.report import Report
 from pdctl.diagnose.verdict import Verdict
 from pdctl.errors import PdctlError
-from pdctl.evidence import kept, manifest
+from pdctl.evidence import kept, manifest, toml_text
 from pdctl.evidence.credentials import Credentials
 from pdctl.evidence.directory import read_directory
 from pdctl.probe import ProbeResult, prove
