@@ -17,7 +17,7 @@ from pdctl.errors import PdctlError
 ATTACHED_AT_ONCE = 4
 """py-spy uses one core for 10 to 150 ms; more at once gain nothing and take the engines' cores."""
 LOGS_AT_ONCE = 4
-"""Each holds a few MB while it is cleaned of credentials."""
+"""Each holds a few MB until it is cleaned of credentials and written."""
 GET_S = 4.0
 """Above the 1 to 3 s of a busy engine, below anybody's patience."""
 FLEET_GET_S = 3.0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from pdctl.deployment.model import Deployment
 from pdctl.errors import UsageError
-
-ENVIRONMENT_KEY = "PDCTL_API_KEY"
+from pdctl.evidence.credentials import ENVIRONMENT_KEY
 
 
 def api_key(api_key_file: str | None, environment: Mapping[str, str] | None = None) -> str | None:
@@ -29,6 +30,15 @@ def api_key(api_key_file: str | None, environment: Mapping[str, str] | None = No
     if not key:
         raise UsageError(f"api_key_file {api_key_file} is empty", "write the key into it, one line")
     return _checked(key, api_key_file)
+
+
+def sent_keys(deployment: Deployment) -> tuple[str, ...]:
+    """Return the keys that pdctl sends to these instances; one that cannot be read is not sent either."""
+    keys: set[str] = set()
+    for path in {instance.api_key_file for instance in deployment.instances}:
+        with contextlib.suppress(UsageError):
+            keys.add(api_key(path) or "")
+    return tuple(keys - {""})
 
 
 def _checked(key: str, source: str) -> str:

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from pdctl.collect import toml_text
 from pdctl.collect.context import Context
 from pdctl.collect.endpoints import LOADS, Endpoint, endpoints_of
 from pdctl.collect.http import Answer, Outcome
 from pdctl.collect.records import Status, Taken
-from pdctl.collect.secrets import scrub
 from pdctl.collect.target import Target
+from pdctl.evidence import toml_text
+from pdctl.evidence.credentials import Credentials
 
 BODY_KEPT_BYTES = 16 << 10
 
@@ -85,7 +85,8 @@ def _row(target: Target, endpoint: Endpoint, answer: Answer, timeout_s: float) -
     place = f":{target.instance.bootstrap_port}{endpoint.path}" if endpoint.is_registry else endpoint.path
     is_whole = answer.outcome in (Outcome.ANSWERED, Outcome.TOO_LARGE)
     shows_body = not endpoint.file or answer.status != 200
-    body = scrub(answer.body[:BODY_KEPT_BYTES]).decode("utf-8", "replace") if answer.body and shows_body else None
+    # Masked here already: inside a TOML string its quotes are others, and a cut could fall into a secret.
+    body = Credentials().without(answer.body)[:BODY_KEPT_BYTES] if answer.body and shows_body else None
     return {
         "path": place,
         "status": answer.status if is_whole else None,
@@ -94,13 +95,13 @@ def _row(target: Target, endpoint: Endpoint, answer: Answer, timeout_s: float) -
         "error": None if answer.outcome is Outcome.ANSWERED else answer.outcome.value,
         "detail": answer.error,
         "date": answer.headers.get("date"),
-        "body": body,
+        "body": body.decode("utf-8", "replace") if body is not None else None,
     }
 
 
 def _kept(name: str, answer: Answer) -> Taken:
     if answer.ok and answer.body:
-        return Taken(name=name, content=scrub(answer.body), took_ms=answer.took_ms)
+        return Taken(name=name, content=answer.body, took_ms=answer.took_ms)
     return Taken(name=name, status=_status(answer), error=answer.describe(), took_ms=answer.took_ms)
 
 

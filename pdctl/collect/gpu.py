@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from pdctl.collect import child, toml_text
+from pdctl.collect import child
 from pdctl.collect.context import Context
 from pdctl.collect.records import Status, Taken
+from pdctl.evidence import toml_text
 
 NAME = "gpu.toml"
 GPU_S = 5.0

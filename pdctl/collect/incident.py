@@ -13,10 +13,12 @@ from pathlib import Path
 
 import msgspec
 
-from pdctl.collect import records, toml_text
+from pdctl.collect import records
 from pdctl.collect.records import Status, Taken
 from pdctl.deployment.model import Deployment, Instance
 from pdctl.errors import PdctlError
+from pdctl.evidence import toml_text
+from pdctl.evidence.credentials import Credentials
 
 SCHEMA = "pdctl.incident/1"
 _TOPOLOGY_KEYS = (
@@ -43,10 +45,11 @@ _FIRST_SAMPLE = {"metrics.prev.txt": "metrics.txt", "loads.prev.json": "loads.js
 
 
 class IncidentDirectory:
-    """Writes one incident. Files are readable by this user alone: logs may quote prompts."""
+    """Writes one incident, without credentials. Files are for this user alone: logs may quote prompts."""
 
-    def __init__(self, path: Path, deployment: Deployment) -> None:
-        """Make the folders. Raises PdctlError where that is impossible."""
+    def __init__(self, path: Path, deployment: Deployment, credentials: Credentials | None = None) -> None:
+        """Make the folders; `credentials` also knows the keys that are sent. Raises PdctlError if it is impossible."""
+        self._credentials = credentials or Credentials()
         self.path = path
         self._deployment = deployment
         self._taken: dict[str, dict[str, Taken]] = {instance.name: {} for instance in deployment.instances}
@@ -90,6 +93,10 @@ class IncidentDirectory:
             self.longest_pause_ms = max(self.longest_pause_ms, item.pause_ms or 0.0)
             self._taken[instance][item.name] = msgspec.structs.replace(item, content=None, status=status, error=error)
 
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file that belongs to no single instance."""
+        self._write(self.path / name, content)
+
     def set_clock(self, instance: str, *, offset_ms: float | None, log_utc_offset: timedelta | None) -> None:
         """Say how an instance's clock and its logs' zone differ from UTC here; None is unknown."""
         self._heads[instance] = {
@@ -120,7 +127,11 @@ class IncidentDirectory:
         }
 
     def _write(self, path: Path, content: bytes) -> bool:
-        """Write or replace a file; a full disk costs this file, not the rest."""
+        """Write or replace a file; a full disk costs this file, not the rest.
+
+        Every byte of an incident passes here, so no collector can forget to mask.
+        """
+        content = self._credentials.without(content)
         # Only what is there already can be lost by half a write.
         draft = path.with_name(f".{path.name}.part") if path.exists() else path
         try:

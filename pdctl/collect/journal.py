@@ -18,7 +18,6 @@ from pdctl.collect import child
 from pdctl.collect.context import Context
 from pdctl.collect.markers import MARKERS
 from pdctl.collect.records import Status, Taken
-from pdctl.collect.secrets import scrub
 
 LINES = 20_000
 EARLIER_LINES = 3_000
@@ -63,7 +62,7 @@ async def take_journal(unit: str, context: Context, *, source: tuple[str, ...] =
         error = f"the journal has nothing of {unit} within 24 h: check the unit's name, and that this user may read it"
         return [Taken(name="log.txt", status=Status.ABSENT, error=error)]
     is_cut = len(entries) >= LINES or done.truncated
-    content = scrub(b"".join(entry.message + b"\n" for entry in entries))
+    content = b"".join(entry.message + b"\n" for entry in entries)
     taken = [Taken(name="log.txt", content=content, truncated=is_cut, covers_since=entries[0].at)]
     if is_cut:
         taken.append(await _earlier(unit, base, as_json, entries[0].at, context))
@@ -80,7 +79,7 @@ async def _earlier(
     if done.end is not child.End.EXITED or done.code not in (0, 1):
         return _failed("log.earlier.txt", unit, done)
     content = b"".join(entry.message + b"\n" for entry in [*parse_entries(done.stdout)][::-1])
-    return Taken(name="log.earlier.txt", content=scrub(content), truncated=True)
+    return Taken(name="log.earlier.txt", content=content, truncated=True)
 
 
 async def _run(argv: tuple[str, ...], context: Context) -> child.Child:

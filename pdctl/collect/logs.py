@@ -20,7 +20,6 @@ from pdctl.collect.incident import local_utc_offset
 from pdctl.collect.journal import take_journal
 from pdctl.collect.markers import MARKERS
 from pdctl.collect.records import Status, Taken, now
-from pdctl.collect.secrets import scrub
 from pdctl.collect.target import Target
 from pdctl.evidence.loglines import parse_log
 
@@ -57,9 +56,8 @@ async def take_files(paths: Sequence[Path], context: Context, tail_bytes: int = 
     before, content = _read_end(paths, tail_bytes)
     is_cut = bool(before)
     if is_cut:
-        # The cut falls somewhere in a line: half a line would be read as another one.
-        content = content[content.find(b"\n") + 1 :]
-    taken = [Taken(name=LOG, content=scrub(content), truncated=is_cut, covers_since=first_time(content))]
+        content = _from_next_line(content)
+    taken = [Taken(name=LOG, content=content, truncated=is_cut, covers_since=first_time(content))]
     if before:
         taken.append(await _search(before, context))
     return taken
@@ -128,6 +126,7 @@ async def _search(pieces: Sequence[Piece], context: Context) -> Taken:
     words = [word for marker in MARKERS for word in ("-e", marker)]
     found: list[bytes] = []
     problem: child.Child | None = None
+    is_begun = False
     for piece in pieces:
         done = await child.run(
             ["grep", "-a", "-b", "-F", *words, str(piece.path)],
@@ -137,24 +136,26 @@ async def _search(pieces: Sequence[Piece], context: Context) -> Taken:
             # In the C locale grep compares bytes; in UTF-8 it is ten times slower.
             env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
         )
-        found.append(_lines_before(piece.end, done.stdout))
+        lines = _from_next_line(done.stdout) if done.truncated else done.stdout
+        # A rotation in mid-line: what goes on here may be half a key.
+        found.append(_lines_between(1 if is_begun else 0, piece.end, lines))
+        is_begun = not _read(Piece(piece.path, piece.end - 1, piece.end)).endswith(b"\n")
         # grep says 1 where no line matches.
         if done.end is not child.End.EXITED or done.code not in (0, 1):
             problem = done
-    content = scrub(_whole_lines(b"".join(found)))
+    content = _whole_lines(b"".join(found))
     if problem is None:
         return Taken(name=EARLIER, content=content, truncated=True)
     status = Status.TIMEOUT if problem.end is child.End.TIMEOUT else Status.FAILED
     return Taken(name=EARLIER, content=content or None, status=status, error=problem.describe(), truncated=True)
 
 
-def _lines_before(end: int, numbered: bytes) -> bytes:
-    """Return the lines that begin before an offset; grep has put each line's own before it: `OFFSET:line`."""
+def _lines_between(start: int, end: int, numbered: bytes) -> bytes:
+    """Return the lines that begin from one offset up to another; grep has put each line's own before: `OFFSET:line`."""
     kept: list[bytes] = []
     for line in numbered.split(b"\n"):
         offset, _, text = line.partition(b":")
-        # The first may be half a line, where the beginning of much output was dropped.
-        if offset.isdigit() and int(offset) < end:
+        if offset.isdigit() and start <= int(offset) < end:
             kept.append(text + b"\n")
     return b"".join(kept)
 
@@ -163,5 +164,15 @@ def _whole_lines(content: bytes) -> bytes:
     """Return the last lines that fit."""
     if len(content) <= EARLIER_BYTES:
         return content
-    content = content[-EARLIER_BYTES:]
-    return content[content.find(b"\n") + 1 :]
+    return _from_next_line(content[-EARLIER_BYTES:])
+
+
+def _from_next_line(content: bytes) -> bytes:
+    """Return what follows the first end of a line.
+
+    A cut falls somewhere in a line: half a line would be read as another one, and half a key not be known as a key.
+    """
+    # Progress bars end their lines by \r alone.
+    end = content.find(b"\n")
+    end = content.find(b"\r") if end < 0 else end
+    return content[end + 1 :] if end >= 0 else b""

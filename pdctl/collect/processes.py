@@ -6,13 +6,14 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from pdctl.collect import child, kernel, toml_text
+from pdctl.collect import child, kernel
 from pdctl.collect.context import Context
 from pdctl.collect.host_facts import HostFacts
 from pdctl.collect.host_processes import ProcessRow, SocketRow, Table
 from pdctl.collect.records import Status, Taken
-from pdctl.collect.secrets import scrub_argv
 from pdctl.collect.target import Target
+from pdctl.evidence import toml_text
+from pdctl.evidence.credentials import argv_without
 
 FILES = ("process.toml", "sockets.toml", "unit.toml")
 DEADLINE_S = 5.0
@@ -75,7 +76,7 @@ def _row(row: ProcessRow, host: HostFacts, target: Target) -> dict[str, object]:
         "restarts": target.record.restarts if is_root and target.record else None,
         "cpu_percent": _cpu_percent(host.table.of(row.pid), row),
         "rss_mb": row.rss_mb,
-        "cmdline": scrub_argv(row.cmdline),
+        "cmdline": argv_without(row.cmdline),
         "threads": row.threads,
         "thread_states": row.thread_states,
         "tracer_pid": row.tracer_pid or None,
@@ -101,7 +102,7 @@ def _ended(target: Target, host: HostFacts) -> list[Taken]:
     started, ended = _utc(record.started_at), _utc(record.ended_at)
     row: dict[str, Any] = {
         "pid": record.pid,
-        "title": " ".join(scrub_argv(record.argv[:3])),
+        "title": " ".join(argv_without(record.argv[:3])),
         "state": "gone",
         "started_at": started,
         "ended_at": ended,
@@ -110,7 +111,7 @@ def _ended(target: Target, host: HostFacts) -> list[Taken]:
         "oom_killed": True if record.pid in kernel.killed_for_memory(host.kernel.content or b"") else None,
         "restarts": record.restarts,
         "stopped_on_purpose": record.stopped_on_purpose,
-        "cmdline": scrub_argv(record.argv),
+        "cmdline": argv_without(record.argv),
         "error": record.error,
     }
     return [

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pdctl.collect import host_facts, host_processes, locate, plan, records
 from pdctl.collect.context import FLEET, FLEET_GET_S, GET_S, Context, Deadline, guarded
+from pdctl.collect.credentials import sent_keys
 from pdctl.collect.fetch import Fetcher
 from pdctl.collect.host_facts import HostFacts
 from pdctl.collect.incident import IncidentDirectory, local_utc_offset
@@ -27,6 +28,7 @@ from pdctl.collect.target import Target
 from pdctl.deployment.model import Deployment
 from pdctl.deployment.state import StateFolder, state_root
 from pdctl.errors import UsageError
+from pdctl.evidence.credentials import Credentials
 
 SURVEY_S = 3.0
 INSTANCES_AT_ONCE = 96
@@ -74,7 +76,7 @@ class Collector:
     ) -> None:
         """Make the directory. `prometheus` is the URL of one that keeps the engines' history. Raises PdctlError."""
         self._deployment = deployment
-        self._directory = IncidentDirectory(out, deployment)
+        self._directory = IncidentDirectory(out, deployment, Credentials(sent_keys(deployment)))
         self._folder = folder or StateFolder(state_root(), deployment.name)
         # One for all runs: it counts what was done to the system.
         self._fetcher = Fetcher()
@@ -91,6 +93,10 @@ class Collector:
                 "use tier 0, 1 or 2, and a timeout at least one second above the interval",
             )
         return asyncio.run(self._run(timeout_s, lambda run: self._both(run, tier, interval_s)))
+
+    def keep(self, name: str, content: bytes) -> None:
+        """Add a file of the caller's to the directory, masked like all others."""
+        self._directory.write(name, content)
 
     def again(
         self, *, tier: int = 0, timeout_s: float = 10.0, names: Collection[str] | None = None

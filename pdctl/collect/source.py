@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pdctl.collect import child, source_table, toml_text
+from pdctl.collect import child, source_table
 from pdctl.collect.context import Context
+from pdctl.collect.environment import kept_environment
 from pdctl.collect.records import Status, Taken
-from pdctl.collect.secrets import kept_environment, scrub_argv
 from pdctl.collect.target import Target
 from pdctl.deployment.model import Role
 from pdctl.dialects.answers import Field
 from pdctl.dialects.catalogue import family
 from pdctl.dialects.family import Kind
 from pdctl.dialects.fix_markers import FIX_MARKERS
+from pdctl.evidence import toml_text
+from pdctl.evidence.credentials import argv_without
 
 if TYPE_CHECKING:
     from pdctl.collect.host_facts import HostFacts
@@ -87,7 +89,7 @@ async def take(target: Target, context: Context, host: HostFacts) -> list[Taken]
     if root is None:
         return [_without_process(target)]
     # A process that renamed itself has lost its arguments; its shim has them on record.
-    flags = scrub_argv(target.record.argv if target.record is not None else root.cmdline)
+    flags = argv_without(target.record.argv if target.record is not None else root.cmdline)
     told = await _told_version(target, context)
     found = host.sources.found.get(root.pid)
     if found is None:
@@ -114,7 +116,7 @@ async def _told_version(target: Target, context: Context) -> str | None:
 def _without_process(target: Target) -> Taken:
     if target.record is None:
         return Taken(name=NAME, status=Status.ABSENT, error=target.why_no_pid)
-    facts = {"flags": scrub_argv(target.record.argv), "version": target.instance.version}
+    facts = {"flags": argv_without(target.record.argv), "version": target.instance.version}
     return Taken(name=NAME, content=toml_text.document(facts))
 
 

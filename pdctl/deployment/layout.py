@@ -115,7 +115,7 @@ def with_starts(deployment: Deployment, *, model: str, cores: int) -> Deployment
         elif instance.dialect == "pdctl":
             filled.append(_with_engine_start(instance, deployment, model, threads))
         elif instance.dialect == "smg":
-            filled.append(msgspec.structs.replace(instance, start=_router_argv(instance, deployment)))
+            filled.append(_with_router_start(instance, deployment))
         else:
             filled.append(instance)
     return msgspec.structs.replace(deployment, instances=tuple(filled))
@@ -166,6 +166,14 @@ def _peer(prefill: Instance) -> str:
             "add `bootstrap_port = 8998` (or its own) to that instance",
         )
     return f"{host_and_port(prefill.url)[0]}:{prefill.bootstrap_port}"
+
+
+def _with_router_start(router: Instance, deployment: Deployment) -> Instance:
+    # smg heeds HTTP_PROXY, and no proxy reaches another machine's loopback. As for pdctl itself: engines are asked
+    # directly. Upper and lower case, for whichever of them the surroundings set.
+    hosts = ",".join(dict.fromkeys([*LOOPBACK, *(host_and_port(i.url)[0] for i in deployment.instances)]))
+    env = {"NO_PROXY": hosts, "no_proxy": hosts} | router.env
+    return msgspec.structs.replace(router, start=_router_argv(router, deployment), env=env)
 
 
 def _router_argv(router: Instance, deployment: Deployment) -> tuple[str, ...]:

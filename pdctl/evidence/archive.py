@@ -18,9 +18,9 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from pdctl.collect.credentials import ENVIRONMENT_KEY
 from pdctl.errors import PdctlError, UsageError
 from pdctl.evidence import manifest
+from pdctl.evidence.credentials import ENVIRONMENT_KEY
 from pdctl.evidence.manifest import Manifest
 from pdctl.evidence.redaction import Files, Redaction
 

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from pdctl.collect import toml_text
-from pdctl.evidence import positive_list
+from pdctl.evidence import positive_list, toml_text
 from pdctl.evidence.credentials import Credentials
 from pdctl.evidence.free_text import without_content
 from pdctl.evidence.pseudonyms import Pseudonyms

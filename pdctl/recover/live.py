@@ -13,8 +13,6 @@ from pathlib import Path
 import msgspec
 
 from pdctl import __version__
-from pdctl.collect import toml_text
-from pdctl.collect.credentials import api_key
 from pdctl.collect.session import Collector
 from pdctl.collect.summary import CollectionSummary
 from pdctl.deployment.model import Deployment
@@ -23,8 +21,7 @@ from pdctl.diagnose.diagnosis import diagnose
 from pdctl.diagnose.report import Report
 from pdctl.diagnose.verdict import Verdict
 from pdctl.errors import PdctlError
-from pdctl.evidence import kept, manifest
-from pdctl.evidence.credentials import Credentials
+from pdctl.evidence import kept, manifest, toml_text
 from pdctl.evidence.directory import read_directory
 from pdctl.probe import ProbeResult, prove
 from pdctl.recover.restart_set import blames_only_the_router, initiating_restart
@@ -92,7 +89,6 @@ class Live:
         return self._report or self._judged()
 
     def _write_manifest(self) -> None:
-        kept.cleanse(self.path, Credentials(_known_secrets(self._deployment)))
         if self.summary is not None:
             manifest.write(self.path, manifest_of(self.path, self._deployment.name, self.summary))
 
@@ -126,13 +122,7 @@ class Live:
                 self._say(f"{prefill.name} -> {decode.name}: not probed: {error.message}")
         if self._probes:
             rows = [_probe_row(result) for result in self._probes]
-            (self.path / "probe.toml").write_bytes(toml_text.document({}, {"probe": rows}))
-
-
-def _known_secrets(deployment: Deployment) -> tuple[str, ...]:
-    """Return the keys that pdctl itself sends to these instances."""
-    keys = {api_key(instance.api_key_file) for instance in deployment.instances}
-    return tuple(key for key in keys if key)
+            self._collector.keep("probe.toml", toml_text.document({}, {"probe": rows}))
 
 
 def manifest_of(path: Path, deployment: str, summary: CollectionSummary) -> manifest.Manifest:

@@ -152,12 +152,20 @@ def test_binary_colours_and_lines_of_a_megabyte_are_no_obstacle(tmp_path: Path) 
     assert taken["log.txt"].content == b"end\n"
 
 
-def test_keys_in_logs_are_masked(tmp_path: Path) -> None:
-    """What SGLang prints of its arguments loses its keys, and nothing else."""
+def test_a_key_that_the_tail_cuts_in_two_is_not_taken(tmp_path: Path) -> None:
+    """Without its beginning it could not be known as a key; so too where lines end by \\r alone, or never."""
     log = tmp_path / "x.log"
-    line = "server_args=ServerArgs(model='m', api_key='sk-abc', admin_api_key=None, tokenizer_path='t', port=1)\n"
-    log.write_text(line)
-    assert taken_of(log)["log.txt"].content == line.replace("'sk-abc'", '"***"').encode()
+    for end, wanted in ((b"\n", b"end\n"), (b"\r", b"end\r"), (b" ", b"")):
+        log.write_bytes(b"api_key=" + b"s" * 100 + end + b"end" + end)
+        assert taken_of(log, tail_bytes=50)["log.txt"].content == wanted
+
+
+def test_a_key_that_a_rotation_cuts_in_two_is_not_taken(tmp_path: Path) -> None:
+    """A telling line that began in the file before: its second half lacks what introduces the key."""
+    older, log = tmp_path / "x.log.1", tmp_path / "x.log"
+    older.write_text(DEATH + "\napi_key=abc")
+    log.write_text(f"defghi {DEATH}\n{DEATH}\n" + routine(2, 300))
+    assert taken_of(older, log, tail_bytes=1000)["log.earlier.txt"].content == f"{DEATH}\n{DEATH}\n".encode()
 
 
 def test_a_log_that_is_gone_is_no_fault(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -18,8 +19,27 @@ from pdctl.deployment.state import StateFolder
 from pdctl.errors import UsageError
 from pdctl.evidence.directory import read_directory
 from tests.fakes.bad_http import BadServer, drip_headers, not_found, whole
+from tests.unit.pdctl.evidence.planted import credential, secret
 from tests.waiting import eventually
 
+DEATH = b"[2026-06-19 01:00:00 TP0] Exception in thread Thread-7 (bootstrap_thread):"
+PRINTS = """
+import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+body = Path(sys.argv[1]).read_bytes()
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+server = HTTPServer(("127.0.0.1", 0), Handler)
+draft = Path(sys.argv[2] + ".part")
+draft.write_text(str(server.server_port))
+draft.rename(sys.argv[2])
+server.serve_forever()
+"""
 METRICS = b'sglang:num_running_reqs{tp_rank="0"} %d.0\n'
 
 
@@ -105,6 +125,44 @@ def test_credentials_do_not_reach_the_disk(tmp_path: Path) -> None:
     assert b"alsosecret" not in text
     assert b"abcdef123456" not in text
     assert b'"token_usage": 5' in text
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_planted_credential_reaches_the_disk(tmp_path: Path, seed: int) -> None:
+    """Of a process that prints, answers and was started with secrets: none in any file, nothing masked later."""
+    chance = random.Random(seed)
+    plants = [credential(chance) for _ in range(90)]
+    texts = [plant.text for plant in plants]
+    flag = secret(chance)
+    log = tmp_path / "engine.log"
+    # The rotation falls in the middle of a line.
+    printed = "\n".join(texts[:30]).encode()
+    log.with_name("engine.log.1").write_bytes(printed[: len(printed) // 2])
+    os.utime(log.with_name("engine.log.1"), (1, 1))
+    rest = printed[len(printed) // 2 :] + b"\n" + DEATH + b" " + texts[30].encode() + b"\nlast words\n"
+    (tmp_path / "body").write_text("\n".join(texts[31:]))
+    with log.open("wb") as out:
+        out.write(rest)
+        out.flush()
+        argv = [sys.executable, "-c", PRINTS, str(tmp_path / "body"), str(tmp_path / "port"), "--api-key", flag]
+        process = subprocess.Popen(argv, stdout=out, stderr=subprocess.DEVNULL)
+    try:
+        eventually((tmp_path / "port").exists)
+        url = f"http://127.0.0.1:{(tmp_path / 'port').read_text()}"
+        collect(deployment(url), interval_s=0.1, timeout_s=15, out=tmp_path / "incident")
+    finally:
+        process.kill()
+        process.wait()
+    kept = {path: path.read_bytes() for path in (tmp_path / "incident").rglob("*") if path.is_file()}
+    assert b"last words" in kept[tmp_path / "incident" / "prefill-0" / "log.txt"]
+    assert b"***" in kept[tmp_path / "incident" / "prefill-0" / "http.toml"]
+    assert b"--api-key" in kept[tmp_path / "incident" / "prefill-0" / "process.toml"]
+    forbidden = [flag, *(form for plant in plants for form in plant.forbidden)]
+    # A piece of a secret is one too.
+    pieces = {form[at : at + 16] for form in forbidden for at in range(0, len(form) - 15, 4)}
+    whole = b"\n".join(kept.values()).decode("utf-8", "replace")
+    assert [piece for piece in sorted(pieces) if piece in whole] == []
+    assert read_directory(tmp_path / "incident").instances[0].log
 
 
 def test_files_are_for_this_user_alone(tmp_path: Path) -> None:

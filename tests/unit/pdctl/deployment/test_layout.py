@@ -74,6 +74,19 @@ def test_router_knows_every_engine() -> None:
     assert "--model-alias default=smollm2" in command
 
 
+def test_router_asks_engines_without_a_proxy() -> None:
+    """A proxy of the environment is kept from loopback and from engines elsewhere; a file that says else wins."""
+    prefill, decode, router = (msgspec.structs.replace(i, start=None, env={}) for i in laid_out().instances)
+    far = msgspec.structs.replace(decode, url="http://192.0.2.7:30002", host="ssh:far")
+    deployment = Deployment(name="d", model="m", instances=(prefill, far, router))
+    filled = layout.with_starts(deployment, model="/m", cores=2).instances[2]
+    expected = "127.0.0.1,localhost,::1,192.0.2.7"
+    assert filled.env == {"NO_PROXY": expected, "no_proxy": expected}
+    own = msgspec.structs.replace(router, env={"NO_PROXY": "*"})
+    deployment = Deployment(name="d", model="m", instances=(prefill, far, own))
+    assert layout.with_starts(deployment, model="/m", cores=2).instances[2].env["NO_PROXY"] == "*"
+
+
 @pytest.mark.parametrize(("prefill", "decode"), [(1, 1), (2, 3), (16, 16), (31, 1), (1, 31)])
 @pytest.mark.parametrize("base", [None, 1024, 65436])
 def test_no_port_is_used_twice(prefill: int, decode: int, base: int | None) -> None:
