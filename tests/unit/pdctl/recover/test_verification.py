@@ -41,8 +41,8 @@ def test_outcome(pairs: tuple[Proof, ...], router: Proof | None, failures: tuple
 def test_failure_counters_of_our_engine() -> None:
     """Only failed transfers count, summed over the peers; done ones do not."""
     text = (
-        b'pdengine_transfers_total{peer="a",result="failed"} 3.0\n'
-        b'pdengine_transfers_total{peer="b",result="failed"} 4.0\n'
+        b'pdengine_transfers_total{peer="a",result="peer_gone"} 3.0\n'
+        b'pdengine_transfers_total{peer="b",result="read_failed"} 4.0\n'
         b'pdengine_transfers_total{peer="a",result="landed"} 90.0\n'
     )
     exposition, _ = parse_exposition(text, "x")
@@ -113,7 +113,7 @@ def test_settling_time_is_waited_for_and_counted(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with fake_pair() as pair:
         deployment = serving(pair)
-        failed = b'pdengine_transfers_total{peer="a",result="failed"} %d\n'
+        failed = b'pdengine_transfers_total{peer="a",result="peer_gone"} %d\n'
         pair.decode.routes["/metrics"] = Reply(failed % 1)
 
         def pause(seconds: float) -> None:
