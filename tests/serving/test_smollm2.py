@@ -13,7 +13,7 @@ from tests.serving.rig import Pair, engine, pair, running, until
 
 SUBJECTS = ("the sea", "a small robot", "the number seven", "bread", "winter up north", "a lost key", "jazz", "rain")
 TASKS = ("Write a line about", "Explain to a child", "List three facts about", "Ask a question about")
-TOKENS = 12
+TOKENS = 8
 
 
 def bodies() -> list[dict[str, object]]:
@@ -50,6 +50,7 @@ def streamed(sides: Pair, body: dict[str, object]) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_64_streams_say_what_each_says_alone(smollm2_path: Path, tmp_path: Path) -> None:
     """float32: 64 concurrent streams over the pair give the text of 64 solo runs on a unified engine."""
     asked = bodies()
