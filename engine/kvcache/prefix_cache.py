@@ -97,8 +97,15 @@ class PrefixCache:
     def extend(self, lease: Lease, tokens: Sequence[int], right: int, pages: Sequence[int]) -> None:
         """Take over the sequence's whole pages among its first `right` tokens; the lease holds them from now on.
 
-        The caller vouches for them: computed here, or landed. What the cache has already stays the sequence's own.
+        The caller vouches for them: computed here, or landed. Where the cache has a page of the same tokens already,
+        the lease ends: to pin that one beside the sequence's own would take two pages for one, and a sequence that
+        needs the whole pool could never finish.
         """
+        self._extend(lease, tokens, right, pages, past_twins=False)
+
+    def _extend(
+        self, lease: Lease, tokens: Sequence[int], right: int, pages: Sequence[int], *, past_twins: bool
+    ) -> None:
         if not self.enabled or (lease.nodes and lease.nodes[-1].generation != self._generation):
             return
         parent = lease.nodes[-1] if lease.nodes else self._root
@@ -110,6 +117,8 @@ class PrefixCache:
             if node is None:
                 node = parent.children[key] = Node(pages[at], key, parent, self._generation)
                 adopted.append(node.page)
+            elif node.page != pages[at] and not past_twins:
+                break
             path.append(node)
             parent = node
         self._ledger.move(adopted, Owner.PINNED)
@@ -117,7 +126,7 @@ class PrefixCache:
 
     def give_back(self, lease: Lease, tokens: Sequence[int], right: int, pages: Sequence[int]) -> None:
         """End a sequence: keep its whole pages among the first `right` tokens, free its others, unpin."""
-        self.extend(lease, tokens, right, pages)
+        self._extend(lease, tokens, right, pages, past_twins=True)
         self._ledger.free(lease.own(pages))
         self.release(lease)
 
