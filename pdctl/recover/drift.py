@@ -67,6 +67,8 @@ def _environment(pid: int, wanted: dict[str, str]) -> Iterator[str]:
     except OSError:
         return
     has = dict(pair.split("=", 1) for pair in data.decode(errors="replace").split("\0") if "=" in pair)
+    if "PATH" not in has:
+        return  # A process that renamed itself (smg does) has written over its environment: unknown, no drift.
     for name, value in wanted.items():
         if has.get(name) != value:
             yield f"environment: {name} is {has.get(name, 'not set')!r}, would be {value!r}"

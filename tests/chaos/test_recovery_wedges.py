@@ -62,7 +62,7 @@ def kill_control_thread(served: Served) -> None:
     }  # fmt: skip
     httpx.post(urls["decode-0"] + "/generate", json=body, timeout=30)
     health = urls["prefill-0"] + "/health"
-    until(lambda: httpx.get(health, timeout=5).json()["threads"]["transfer-control"] is False, 10, "the thread dead")
+    until(lambda: httpx.get(health, timeout=5).json()["threads"]["transfer-control"] is False, 30, "the thread dead")
 
 
 WEDGES: dict[str, tuple[Callable[[Served], None], str, str | None]] = {

@@ -46,7 +46,7 @@ def test_a_dead_control_thread_of_prefill(routed: tuple[Pair, Process], tmp_path
     sides = routed[0]
     switch(sides.prefill, "mass-abort")
     offer_without_a_leg(sides)
-    until(is_dead(sides.prefill, "transfer-control"), 5, "the thread dead")
+    until(is_dead(sides.prefill, "transfer-control"), 20, "the thread dead")
     code, report, _ = diagnosed(tmp_path, routed)
     assert first_cause(report) == ("PD0301", "prefill-0", "established")
     assert "transfer-control is dead" in report["causes"][0]["message"]
@@ -60,7 +60,7 @@ def test_a_dead_control_thread_of_decode(routed: tuple[Pair, Process], tmp_path:
     switch(sides.decode, "status-thread")
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(lambda _: passes(sides, 100, 5.0), range(6)))
-    until(is_dead(sides.decode, "transfer-control"), 5, "the thread dead")
+    until(is_dead(sides.decode, "transfer-control"), 20, "the thread dead")
     code, report, _ = diagnosed(tmp_path, routed)
     assert first_cause(report) == ("PD0303", "decode-0", "established")
     assert "transfer-control is dead" in report["causes"][0]["message"]
@@ -73,7 +73,7 @@ def test_an_aborted_read_that_never_ends(routed: tuple[Pair, Process], tmp_path:
     sides = routed[0]
     switch(sides.decode, "stuck-handle")
     leave(sides, 40, 1.0)
-    until(lambda: sides.decode.get("/ledger")["fencing"] == 3, 5, "its pages wait for the fence")
+    until(lambda: sides.decode.get("/ledger")["fencing"] == 3, 20, "its pages wait for the fence")
     code, report, _ = diagnosed(tmp_path, routed)
     assert (first_cause(report), code) == (("PD0304", "decode-0", "established"), 1)
 

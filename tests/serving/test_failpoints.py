@@ -99,7 +99,7 @@ def test_mass_abort(sides: Pair) -> None:
     switch(sides.prefill, "mass-abort")
     assert passes(sides)
     offer_without_a_leg(sides)
-    until(is_dead(sides.prefill, "transfer-control"), 5, "the thread dead")
+    until(is_dead(sides.prefill, "transfer-control"), 20, "the thread dead")
     assert not passes(sides)
 
 

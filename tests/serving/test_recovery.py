@@ -25,7 +25,7 @@ def served(tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> It
 @pytest.fixture(autouse=True)
 def well(served: Served) -> None:
     """A test does not begin before the one before it has left everything well."""
-    until(served.is_well, 20, "well")
+    until(served.is_well, 60, "well")
 
 
 def causes(served: Served, evidence: str) -> list[str]:
