@@ -66,9 +66,9 @@ def _environment(pid: int, wanted: dict[str, str]) -> Iterator[str]:
         data = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
         return
-    has = dict(pair.split("=", 1) for pair in data.decode(errors="replace").split("\0") if "=" in pair)
-    if "PATH" not in has:
+    if data and b"=" not in data.split(b"\0", 1)[0]:
         return  # A process that renamed itself (smg does) has written over its environment: unknown, no drift.
+    has = dict(pair.split("=", 1) for pair in data.decode(errors="replace").split("\0") if "=" in pair)
     for name, value in wanted.items():
         if has.get(name) != value:
             yield f"environment: {name} is {has.get(name, 'not set')!r}, would be {value!r}"

@@ -57,11 +57,9 @@ def test_unified(tiny_model_dir: Path, tmp_path: Path, alone: list[list[int]], c
 
 @pytest.mark.parametrize("cache", [(), ("--no-prefix-cache",)])
 def test_pair(tiny_model_dir: Path, tmp_path: Path, alone: list[list[int]], cache: tuple[str, ...]) -> None:
-    """Sixteen at once over a pair whose pools are both that small; decode computes the retracted ones itself."""
+    """Sixteen at once over a pair with such pools; how many are retracted hangs on how fast they come."""
     flags = ("--dtype", "float64", "--kv-tokens", str(POOL), *cache)
     with pair(tiny_model_dir, tmp_path, *flags) as sides, ThreadPoolExecutor(16) as pool:
         answers = list(pool.map(lambda request: sides.post("/generate", request)[1], requests()))
         assert [answer.json().get("output_ids", answer.text) for answer in answers] == alone
-        # With the cache decode may get by: the sixteen share what they begin with.
-        assert retractions(sides.decode) > 0 or not cache
         until(sides.is_idle, 5, "no room and no page in use on either side")
