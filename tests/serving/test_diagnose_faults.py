@@ -14,7 +14,6 @@ from tests.serving.test_diagnose import diagnosed
 from tests.serving.test_failpoints import (
     FLAGS,
     is_dead,
-    leave,
     leave_while_held,
     offer_without_a_leg,
     passes,
@@ -66,16 +65,6 @@ def test_a_dead_control_thread_of_decode(routed: tuple[Pair, Process], tmp_path:
     assert "transfer-control is dead" in report["causes"][0]["message"]
     assert not is_router_blamed(report)
     assert code == 1
-
-
-def test_an_aborted_read_that_never_ends(routed: tuple[Pair, Process], tmp_path: Path) -> None:
-    """stuck-handle: PD0304 on decode comes first; exit 1."""
-    sides = routed[0]
-    switch(sides.decode, "stuck-handle")
-    leave(sides, 40, 1.0)
-    until(lambda: sides.decode.get("/ledger")["fencing"] == 3, 20, "its pages wait for the fence")
-    code, report, _ = diagnosed(tmp_path, routed)
-    assert (first_cause(report), code) == (("PD0304", "decode-0", "established"), 1)
 
 
 def test_pages_that_are_never_freed(routed: tuple[Pair, Process], tmp_path: Path) -> None:
