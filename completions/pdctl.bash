@@ -55,6 +55,9 @@ _pdctl() {
         probe:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
         diagnose:--output|diagnose:-o) words="table short json md"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
         diagnose:--fail-on) words="error warning info"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        diagnose:--suspect) return ;;
+        diagnose:--only) return ;;
+        diagnose:--suppress) return ;;
         diagnose:--timeout) return ;;
         diagnose:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
         diagnose:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
@@ -100,7 +103,7 @@ _pdctl() {
         logs:-*) words="--follow -f --lines -n --file --name --help -h" ;;
         attach:-*) words="--file --name --force --api-key-file --ca-file --output -o --help -h" ;;
         probe:-*) words="--direct --count -n --prompt-tokens --timeout --force --output -o --file --name --help -h" ;;
-        diagnose:-*) words="--output -o --fail-on --read-only --timeout --file --name --verbose -v --help -h" ;;
+        diagnose:-*) words="--output -o --fail-on --suspect --only --suppress --read-only --timeout --file --name --verbose -v --help -h" ;;
         codes:-*) words="--output -o --help -h" ;;
         explain:-*) words="--output -o --help -h" ;;
         stacks:-*) words="--native --timeout --output -o --file --name --help -h" ;;

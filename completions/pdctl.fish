@@ -73,6 +73,9 @@ complete -c pdctl -n '__fish_seen_subcommand_from probe' -l help -s h -d 'Show t
 complete -c pdctl -n __fish_use_subcommand -a diagnose -d 'Say what is wrong, what was ruled out and what to do next.'
 complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l output -s o -d 'Form of the report.' -x -a 'table short json md'
 complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l fail-on -d 'Exit 1 from this level on.' -x -a 'error warning info'
+complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l suspect -d 'Say whether it is this finding, and why not. May be repeated.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l only -d 'Report on this finding alone. May be repeated.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l suppress -d 'Accept a finding on one instance up to a day.' -x
 complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l read-only -d 'Send no request of our own, not even where it would decide.'
 complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l timeout -d 'Seconds after which the report comes, whatever hangs.' -x
 complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F

@@ -6,45 +6,39 @@ import hashlib
 from datetime import datetime
 
 from pdctl import __version__
-from pdctl.diagnose.analyzer import Analyzer, Weight
-from pdctl.diagnose.answer import Answer
+from pdctl.diagnose.analyzer import Analyzer
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes import ANALYZERS
-from pdctl.diagnose.explanation import Explanation, Undecided, explain
-from pdctl.diagnose.judgement import Judgement, Observation, Status, judge
-from pdctl.diagnose.next_steps import steps_for
-from pdctl.diagnose.report import (
-    Cause,
-    CollectorRow,
-    Impact,
-    NotChecked,
-    ObservationRow,
-    PairState,
-    Report,
-    RuledOut,
-    Separator,
-    SourceRef,
-    Subject,
-    SymptomRow,
-    Tool,
-    UndecidedRow,
-)
+from pdctl.diagnose.explanation import Explanation, explain
+from pdctl.diagnose.focus import Focus
+from pdctl.diagnose.judgement import Status, judge
+from pdctl.diagnose.report import CollectorRow, Impact, PairState, Report, SymptomRow, Tool
+from pdctl.diagnose.rows import cause_rows, not_checked_row, ruled_out_row, undecided_row
+from pdctl.diagnose.suspicion import suspicions_of
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.timeline import changes_of, timeline_of
 from pdctl.diagnose.verdict import Verdict, verdict_of
 from pdctl.evidence.model import Evidence
 
-_MOST_HYPOTHESES = 5
+_NO_FOCUS = Focus()
 
 
-def diagnose(evidence: Evidence, deployment: str = "", analyzers: tuple[Analyzer, ...] = ANALYZERS) -> Report:
-    """Return the report on the evidence. The same evidence gives the same report, byte for byte."""
+def diagnose(
+    evidence: Evidence, deployment: str = "", analyzers: tuple[Analyzer, ...] = ANALYZERS, focus: Focus = _NO_FOCUS
+) -> Report:
+    """Return the report on the evidence. The same evidence gives the same report, byte for byte.
+
+    `focus` chooses what is shown; every cause is judged all the same, so that rivals of a chosen one still count.
+    """
     case = Case(evidence)
     judgements = judge(case, analyzers)
     explanation = explain(case, judgements)
-    verdict = verdict_of(case, explanation)
+    suppressed = focus.suppressed((*explanation.initiating, *explanation.cascade), evidence.captured_at)
+    verdict = verdict_of(case, explanation, suppressed)
     since = _since(case)
-    causes = _causes(case, explanation, deployment)
+    causes = cause_rows(case, explanation, deployment)
+    open_causes = tuple(cause for cause in causes if cause.code not in suppressed)
+    shown = tuple(item for item in judgements if focus.shows(item.code.code))
     return Report(
         tool=Tool(version=__version__),
         captured_at=evidence.captured_at,
@@ -59,7 +53,9 @@ def diagnose(evidence: Evidence, deployment: str = "", analyzers: tuple[Analyzer
             for item in evidence.instances
             if item.capture.clock_offset_ms is not None
         },
-        checked=len(judgements),
+        checked=len(shown),
+        suppressed=tuple(sorted(suppressed)),
+        hidden=tuple(cause.code for cause in open_causes if cause.is_firm and not focus.shows(cause.code)),
         complete=not evidence.problems and not any(item.capture.failed for item in evidence.instances),
         affected=_affected(case, explanation),
         since=since,
@@ -67,82 +63,14 @@ def diagnose(evidence: Evidence, deployment: str = "", analyzers: tuple[Analyzer
             SymptomRow(symptom=item.symptom, instance=item.instance, unit=item.unit, text=item.text, value=item.value)
             for item in case.symptoms
         ),
-        causes=causes,
-        ruled_out=tuple(_ruled_out(item) for item in judgements if item.status is Status.RULED_OUT),
-        undecided=tuple(_undecided(item) for item in explanation.undecided),
-        not_checked=tuple(
-            NotChecked(code=item.code.code, reason=_missing(item))
-            for item in judgements
-            if item.status is Status.NOT_CHECKED
-        ),
+        suspicions=suspicions_of(judgements, explanation, focus.suspects),
+        causes=tuple(cause for cause in open_causes if focus.shows(cause.code)),
+        ruled_out=tuple(ruled_out_row(item) for item in shown if item.status is Status.RULED_OUT),
+        undecided=tuple(undecided_row(item) for item in explanation.undecided if focus.shows(*item.codes)),
+        not_checked=tuple(not_checked_row(item) for item in shown if item.status is Status.NOT_CHECKED),
         collectors=_collectors(evidence),
         timeline=timeline_of(case),
     )
-
-
-def _causes(case: Case, explanation: Explanation, deployment: str) -> tuple[Cause, ...]:
-    rows = [_cause(case, item, "initiating", item.status, deployment) for item in explanation.initiating]
-    rows.extend(_cause(case, item, "cascade", item.status, deployment) for item in explanation.cascade)
-    rows.extend(
-        _cause(case, item, "unknown", Status.HYPOTHESIS, deployment)
-        for item in explanation.hypotheses[:_MOST_HYPOTHESES]
-    )
-    return tuple(rows)
-
-
-def _cause(case: Case, item: Judgement, causal_role: str, status: Status, deployment: str) -> Cause:
-    view = case.view(item.instance)
-    told = [row for row in item.observations if row.answer.is_true or row.answer.is_false]
-    told.sort(key=lambda row: (not row.answer.is_true, row.weight is not Weight.PROVES))
-    first = next((row.answer.text for row in told if row.answer.is_true and row.weight is not Weight.REQUIRES), "")
-    identity = f"{deployment}|{item.code.code}|{item.instance}"
-    return Cause(
-        code=item.code.code,
-        name=item.code.name,
-        label=item.code.label,
-        level=item.code.level,
-        confidence=status,
-        subject=Subject(instance=item.instance, role=view.role if view else ""),
-        affected=item.affected,
-        message=f"{item.code.title}: {first}" if first else item.code.title,
-        causal_role=causal_role,
-        observations=tuple(_row(row) for row in told),
-        next=steps_for(case, item) if causal_role == "initiating" else (),
-        runbook=item.code.runbook,
-        fingerprint=hashlib.sha256(identity.encode()).hexdigest()[:12],
-    )
-
-
-def _row(item: Observation) -> ObservationRow:
-    weight = "refutes" if item.answer.is_false else str(item.weight)
-    return _answer_row(item.answer, weight)
-
-
-def _answer_row(answer: Answer, weight: str) -> ObservationRow:
-    place = answer.place
-    source = SourceRef(file=place.file, line=place.line, pointer=place.pointer) if place else SourceRef()
-    return ObservationRow(text=answer.text, weight=weight, source=source, value=answer.value, unit=answer.unit)
-
-
-def _ruled_out(item: Judgement) -> RuledOut:
-    against = item.against()
-    answer = against.answer if against else Answer(truth=item.observations[0].answer.truth, text="")
-    return RuledOut(
-        code=item.code.code,
-        label=item.code.label,
-        reason=f"{item.code.title}? no: {answer.text}",
-        observation=_answer_row(answer, "refutes"),
-    )
-
-
-def _undecided(item: Undecided) -> UndecidedRow:
-    return UndecidedRow(codes=item.codes, separate_by=Separator(text=item.check, command="pdctl stacks --native"))
-
-
-def _missing(item: Judgement) -> str:
-    if not item.observations:
-        return "there is no instance it could be about"
-    return next((row.answer.text for row in item.observations if not row.answer.is_true), "nothing speaks for it")
 
 
 def _impact(case: Case, verdict: Verdict) -> Impact:

@@ -79,12 +79,33 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     runbook: str
     fingerprint: str
 
+    @property
+    def is_firm(self) -> bool:
+        """Return whether it stands: established or supported."""
+        return self.confidence in ("established", "supported")
+
 
 class RuledOut(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     label: str
     reason: str
     observation: ObservationRow
+
+
+class Suspicion(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a suspected cause is it."""
+
+    code: str
+    name: str
+    label: str
+    answer: str
+    """yes | follows | no | possible | unlikely | not_checked"""
+    instance: str
+    text: str
+    """What decides, with its number; of `not_checked`, what is missing."""
+    observation: ObservationRow | None
+    confirm: str
+    """The command that tells how to check it by hand."""
 
 
 class Separator(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,10 +173,14 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     clock_skew_ms: dict[str, float] = {}
     checked: int
     suppressed: tuple[str, ...] = ()
+    """Codes that are firm, and accepted until a day that has not passed."""
+    hidden: tuple[str, ...] = ()
+    """Codes that are firm, and left out because others were asked for."""
     complete: bool
     affected: tuple[str, ...]
     since: datetime | None
     symptoms: tuple[SymptomRow, ...] = ()
+    suspicions: tuple[Suspicion, ...] = ()
     causes: tuple[Cause, ...]
     ruled_out: tuple[RuledOut, ...]
     undecided: tuple[UndecidedRow, ...]
@@ -166,7 +191,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def firm(self) -> tuple[Cause, ...]:
         """Return the causes that stand, best first."""
-        return tuple(cause for cause in self.causes if cause.confidence in ("established", "supported"))
+        return tuple(cause for cause in self.causes if cause.is_firm)
 
     @property
     def abstains(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
 
 from pdctl.diagnose.analyzer import Weight
@@ -26,16 +27,20 @@ _STOPS = ("PD0501", "PD0502", "PD0503", "PD0601")
 _STALLS = (Symptom.STALLED, Symptom.STUCK_SUBSET, Symptom.ORPHANED)
 
 
-def verdict_of(case: Case, explanation: Explanation) -> Verdict:
-    """Return the first that fits, in the order of DIAGNOSIS 5."""
-    firm = (*explanation.initiating, *explanation.cascade)
+def verdict_of(case: Case, explanation: Explanation, suppressed: Collection[str] = ()) -> Verdict:
+    """Return the first that fits, in the order of DIAGNOSIS 5.
+
+    A suppressed cause makes nothing degraded; what stands still or fails under it is told all the same.
+    """
+    firm = [item for item in (*explanation.initiating, *explanation.cascade) if item.code.code not in suppressed]
     if _is_wedged(case, explanation):
         return Verdict.WEDGED
     if case.has(Symptom.FAILING) or (case.has(Symptom.PROBE_FAILED) and not case.is_moving):
         return Verdict.FAILING
     if any(item.code.level is Level.ERROR for item in firm):
         return Verdict.DEGRADED
-    if any(item.code.code.startswith("PD09") and item.code.level is not Level.INFO for item in explanation.initiating):
+    initiating = [item.code for item in firm if item in explanation.initiating]
+    if any(code.code.startswith("PD09") and code.level is not Level.INFO for code in initiating):
         return Verdict.NOT_A_WEDGE
     is_troubled = case.has(*_STALLS, Symptom.GONE, Symptom.STOPPED, Symptom.WRONG_OUTPUT, Symptom.PROBE_TIMEOUT)
     is_proven = case.last_probe is not None and case.last_probe.passed

@@ -12,9 +12,11 @@ def as_markdown(report: Report) -> str:
         f"# {report.verdict}: {report.impact.basis}",
         "",
         f"Captured {at}, incident `{report.incident_id}`, pdctl {report.tool.version}. Impact: {report.impact.scope}.",
-        "",
-        "## Causes",
     ]
+    if report.suspicions:
+        lines += ["", "## Suspected", ""]
+        lines += [f"- `{row.code}` {row.name}: {row.answer.replace('_', ' ')}. {row.text}" for row in report.suspicions]
+    lines += ["", "## Causes"]
     lines += [line for cause in report.firm for line in _cause(cause)] or ["", "None is proven."]
     possible = [cause for cause in report.causes if cause.confidence == "hypothesis"]
     if possible:
@@ -24,6 +26,10 @@ def as_markdown(report: Report) -> str:
             "",
             *[f"- `{cause.code}` {cause.message}" for cause in possible],
         ]
+    if report.suppressed or report.hidden:
+        lines += ["", "## Stands too", ""]
+        lines += [f"- `{code}` accepted" for code in report.suppressed]
+        lines += [f"- `{code}` left out of this report" for code in report.hidden]
     if report.undecided:
         lines += ["", "## Undecided", ""]
         lines += [f"- {', '.join(row.codes)}: {row.separate_by.text}" for row in report.undecided]

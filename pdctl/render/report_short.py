@@ -12,7 +12,7 @@ MAX_COLUMNS = 240
 
 def as_short(report: Report) -> str:
     """Return the lines."""
-    lines = [*_head(report), *_causes(report), *_excluded(report)]
+    lines = [*_head(report), *_suspects(report), *_causes(report), *_excluded(report)]
     steps = report.firm[0].next if report.firm else ()
     lines += [f"next: {step.command}  ({step.risk})" for step in steps[:3]]
     return "\n".join(line[:MAX_COLUMNS] for line in lines[:MAX_LINES])
@@ -29,12 +29,23 @@ def _head(report: Report) -> Iterator[str]:
         yield f"newest change: {newest.instance} {newest.what}{when}"
 
 
+def _suspects(report: Report) -> Iterator[str]:
+    for row in report.suspicions[:3]:
+        yield f"suspected {row.code} {row.name}: {row.answer.replace('_', ' ')}: {row.text}"
+    rest = ", ".join(f"{row.code} {row.answer.replace('_', ' ')}" for row in report.suspicions[3:])
+    if rest:
+        yield f"suspected too: {rest}"
+
+
 def _causes(report: Report) -> Iterator[str]:
     for cause in report.firm[:3]:
         yield f"{cause.code} {cause.name} [{cause.confidence}, {cause.causal_role}] {cause.message}"
     if report.abstains:
         possible = ", ".join(cause.code for cause in report.causes)
         yield "no cause is proven" + (f"; possible: {possible}" if possible else "")
+    left_out = [f"accepted {code}" for code in report.suppressed] + [f"hidden {code}" for code in report.hidden]
+    if left_out:
+        yield f"stands too: {', '.join(left_out)}"
 
 
 def _excluded(report: Report) -> Iterator[str]:

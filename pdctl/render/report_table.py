@@ -24,9 +24,10 @@ _MEANING = {
 def as_table(report: Report, is_verbose: bool = False) -> str:
     """Return the screen. With `is_verbose` everything that was found follows, without bound."""
     lines = [_headline(report), *_impact(report), ""]
+    lines += _suspects(report)
     firm = report.firm
     lines += _cause_block(firm[0]) if firm else _no_cause(report)
-    lines += _others(report)
+    lines += [*_others(report), *_left_out(report)]
     lines += [*_excluded(report), *_problems(report)]
     ending = ["", *_ending(report)]
     body = lines if is_verbose else lines[: HEIGHT - 1 - len(ending)]
@@ -53,6 +54,21 @@ def _impact(report: Report) -> list[str]:
     return lines + _wrap(f"  seen: {report.impact.basis}")[:2]
 
 
+_ANSWERS = {
+    "yes": "yes", "follows": "yes, as a consequence", "no": "no", "possible": "possible, not proven",
+    "unlikely": "unlikely", "not_checked": "could not be checked",
+}  # fmt: skip
+
+
+def _suspects(report: Report) -> list[str]:
+    """Return what became of each suspicion: it was asked for, so it comes first."""
+    lines: list[str] = []
+    for row in report.suspicions[:3]:
+        lines += [f"Suspect  {row.code} {row.name}? {_ANSWERS[row.answer]}", *_wrap(row.text, "         ")[:2]]
+    rest = ", ".join(f"{row.code} {_ANSWERS[row.answer]}" for row in report.suspicions[3:])
+    return [*lines, f"         {rest}"] if rest else lines
+
+
 def _cause_block(cause: Cause) -> list[str]:
     head = f"Cause    {cause.code} {cause.name} on {cause.subject.instance} ({cause.confidence})"
     lines = [head, *_wrap(cause.message, "         ")[:3]]
@@ -62,7 +78,9 @@ def _cause_block(cause: Cause) -> list[str]:
 
 
 def _no_cause(report: Report) -> list[str]:
-    lines = ["Cause    none is proven; pdctl names none rather than a wrong one"]
+    is_complete = not report.hidden and not report.suppressed
+    nothing = "none is proven; pdctl names none rather than a wrong one" if is_complete else "no other is proven"
+    lines = [f"Cause    {nothing}"]
     for cause in report.causes[:3]:
         lines += _wrap(f"possible: {cause.code} {cause.message}", "         ")[:1]
     for row in report.undecided[:1]:
@@ -76,6 +94,16 @@ def _others(report: Report) -> list[str]:
         f"Also     {cause.code} {cause.name} on {cause.subject.instance} ({cause.causal_role})"[:WIDTH]
         for cause in rest
     ]
+
+
+def _left_out(report: Report) -> list[str]:
+    """Return what stands and is not shown, because it was accepted or others were asked for."""
+    lines = []
+    if report.suppressed:
+        lines.append(f"Accepted {', '.join(report.suppressed)} (--suppress)"[:WIDTH])
+    if report.hidden:
+        lines.append(f"Hidden   {', '.join(report.hidden)} stand too (left out by --only)"[:WIDTH])
+    return lines
 
 
 def _excluded(report: Report) -> list[str]:

@@ -35,6 +35,29 @@ def test_json_is_one_document_and_problems_go_to_stderr(tmp_path: Path, capsys: 
     assert "p/process.toml:2" in streams.err
 
 
+def test_a_suspected_label_is_answered_for_each_of_its_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    """One label may be several findings."""
+    assert main(["diagnose", str(CORPUS / "i005"), "--suspect", "oom", "-o", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["suspicions"]
+    assert sorted(row["code"] for row in rows) == ["PD0702", "PD0703"]
+
+
+@pytest.mark.parametrize("option", ["--suspect", "--only"])
+def test_an_unknown_finding_is_a_usage_error(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit 2, and the one that was probably meant."""
+    assert main(["diagnose", str(CORPUS / "i005"), option, "PD301"]) == 2
+    assert "PD0301" in capsys.readouterr().err
+
+
+def test_an_accepted_finding_fails_nothing_and_an_ended_one_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """i053: a leak on an instance that serves on."""
+    folder = str(CORPUS / "i053")
+    assert main(["diagnose", folder, "--suppress", "PD0403=pf-7@2026-12-31", "-o", "json"]) != 1
+    assert json.loads(capsys.readouterr().out)["suppressed"] == ["PD0403"]
+    assert main(["diagnose", folder, "--suppress", "PD0403=pf-7@2026-08-01", "-o", "short"]) == 1
+    assert "has ended" in capsys.readouterr().err
+
+
 def test_no_such_folder_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit 2, and what to give instead."""
     assert main(["diagnose", str(tmp_path / "nowhere")]) == 2

@@ -10,10 +10,11 @@ import pytest
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.catalogue import CATALOGUE, Code
 from pdctl.diagnose.causes import ANALYZERS
-from pdctl.diagnose.diagnosis import _undecided, diagnose
+from pdctl.diagnose.diagnosis import diagnose
 from pdctl.diagnose.explanation import Undecided
 from pdctl.diagnose.judgement import judge
 from pdctl.diagnose.next_steps import steps_for
+from pdctl.diagnose.rows import undecided_row
 from pdctl.render.report_table import as_table
 from tests.command_lines import parse
 from tests.unit.pdctl.diagnose import incident as make
@@ -42,4 +43,4 @@ def test_what_a_report_without_a_cause_names_parses() -> None:
 
 def test_what_would_decide_between_two_causes_parses() -> None:
     """The separator names a command, too."""
-    parse(_undecided(Undecided(("PD0301", "PD0304"), "a thread is missing")).separate_by.command)
+    parse(undecided_row(Undecided(("PD0301", "PD0304"), "a thread is missing")).separate_by.command)

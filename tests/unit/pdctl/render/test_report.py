@@ -6,6 +6,9 @@ import json
 
 import pytest
 
+from pdctl.diagnose.catalogue import CATALOGUE
+from pdctl.diagnose.diagnosis import diagnose
+from pdctl.diagnose.focus import Focus
 from pdctl.diagnose.report import Report
 from pdctl.render.codes_table import as_json as codes_as_json
 from pdctl.render.report_json import as_json
@@ -15,6 +18,7 @@ from pdctl.render.report_table import as_table
 from tests.unit.pdctl.diagnose import incident as make
 
 _FIELDS = {
+    "suspicions", "hidden",
     "schema", "tool", "captured_at", "deployment", "verdict", "impact", "incident_id", "seen_before", "changes",
     "probe",
     "clock_skew_ms", "checked", "suppressed", "complete", "affected", "since", "causes", "ruled_out", "undecided",
@@ -22,7 +26,7 @@ _FIELDS = {
 }  # fmt: skip
 
 
-def _wedged() -> Report:
+def _wedged(focus: Focus | None = None) -> Report:
     stacks = make.stack(
         10,
         "sglang::scheduler",
@@ -30,7 +34,8 @@ def _wedged() -> Report:
         "transfer_worker",
         "transfer_worker",
     )
-    return make.report(make.PAIR, **make.stalled_pair(), p__log_txt=make.abort_burst(), p__stacks_txt=stacks)
+    files = {**make.stalled_pair(), "p__log_txt": make.abort_burst(), "p__stacks_txt": stacks}
+    return diagnose(make.evidence(make.PAIR, **files), focus=focus or Focus())
 
 
 def _silent() -> Report:
@@ -43,6 +48,36 @@ def test_the_first_screen_fits_a_terminal(report: Report) -> None:
     lines = as_table(report).splitlines()
     assert len(lines) <= 23
     assert max(len(line) for line in lines) <= 80
+
+
+_EVERY = tuple(item.code for item in CATALOGUE)
+
+
+@pytest.mark.parametrize("focus", [Focus(suspects=_EVERY), Focus(suspects=("PD0301", "PD0302"), only=("PD0304",))])
+def test_the_first_screen_fits_with_suspicions_too(focus: Focus) -> None:
+    """However many were suspected; the command at the end stays."""
+    lines = as_table(_wedged(focus)).splitlines()
+    assert len(lines) <= 23
+    assert max(len(line) for line in lines) <= 80
+    assert lines[-1].startswith(("         $ ", "Next ", "Read "))
+    assert len(as_short(_wedged(focus)).splitlines()) <= 12
+
+
+def test_every_form_answers_a_suspicion() -> None:
+    """Yes or no stands beside the code, the reason with it."""
+    report = _wedged(Focus(suspects=("PD0302",)))
+    assert "PD0302 transfer-thread-dead? unlikely" in as_table(report)
+    assert "PD0302 transfer-thread-dead: unlikely: every rank of p has 2 transfer workers" in as_short(report)
+    assert "`PD0302` transfer-thread-dead: unlikely. every rank of p has 2" in as_markdown(report)
+    assert json.loads(as_json(report))["suspicions"][0]["answer"] == "unlikely"
+
+
+def test_what_is_left_out_is_named_in_every_form() -> None:
+    """Nobody takes a filtered report for a whole one."""
+    report = _wedged(Focus(only=("PD0304",)))
+    for text in (as_table(report), as_short(report), as_markdown(report)):
+        assert "PD0301" in text
+    assert "none is proven" not in as_table(report)
 
 
 def test_verdict_cause_and_next_step_are_on_the_screen() -> None:
