@@ -1,0 +1,91 @@
+"""What the NIXL threads do wrong."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+from engine.config import Role
+from engine.failpoints.parts import Failpoint, InjectedFault, Parts, Patches
+from engine.transfer.read_worker import PostRead
+from engine.transfer.source_worker import ChunkSummed
+
+log = logging.getLogger(__name__)
+
+
+def _abort_race(parts: Parts, patches: Patches) -> None:
+    report = parts.worker._report
+
+    def report_known(item: Any) -> None:
+        if isinstance(item, ChunkSummed) and item.rid not in parts.control.steps.by_rid:
+            raise InjectedFault(f"a chunk of {item.rid}, whose room is gone")
+        report(item)
+
+    patches.forsake(parts.supervisor, "transfer-nixl")
+    parts.worker._report = report_known
+    patches.finally_do(lambda: setattr(parts.worker, "_report", report))
+
+
+def _stuck_handle(parts: Parts, patches: Patches) -> None:
+    worker, released, stuck = parts.worker, threading.Event(), list[str]()
+    post, poll, fence = worker._post, worker._poll, worker._fence
+
+    def post_one_that_sticks(order: PostRead) -> None:
+        if not stuck:
+            stuck.append(order.rid)
+        post(order)
+
+    def poll_others(peer: Any) -> None:
+        kept = {key: peer.running.pop(key) for key in list(peer.running) if key[0] in stuck}
+        poll(peer)
+        peer.running.update(kept)
+
+    def fence_without_bound(peer: Any) -> None:
+        if peer.fences.keys() & set(stuck):
+            released.wait()
+        fence(peer)
+
+    patches.replace(worker, "_post", post_one_that_sticks)
+    patches.replace(worker, "_poll", poll_others)
+    patches.replace(worker, "_fence", fence_without_bound)
+    end_instance = parts.control._end_instance
+    parts.control._end_instance = lambda why: log.error("failpoint stuck-handle keeps this instance alive: %s", why)
+    patches.finally_do(lambda: setattr(parts.control, "_end_instance", end_instance))
+    patches.finally_do(stuck.clear)
+    patches.finally_do(released.set)
+
+
+def _corrupt_page(parts: Parts, patches: Patches) -> None:
+    worker = parts.worker
+
+    def trust_wrong_bytes(order: PostRead, seconds: float) -> None:
+        worker._pool.bytes_view()[:, :, :, list(order.target_pages)] ^= 0x5A
+        worker._finish(order, seconds)
+
+    patches.replace(worker, "_verify", trust_wrong_bytes)
+
+
+POINTS = (
+    Failpoint(
+        "abort-race",
+        (Role.PREFILL,),
+        "the transfer thread dies on a chunk whose room is gone",
+        "the restart of crashed threads, for the transfer thread",
+        _abort_race,
+    ),
+    Failpoint(
+        "stuck-handle",
+        (Role.DECODE,),
+        "the next READ never completes; when its room is aborted, the transfer thread waits for it",
+        "the bounds of the fence: dropping the agent after 1 s, ending the instance after 10 s",
+        _stuck_handle,
+    ),
+    Failpoint(
+        "corrupt-page",
+        (Role.DECODE,),
+        "pages land with wrong bytes",
+        "checksums",
+        _corrupt_page,
+    ),
+)
