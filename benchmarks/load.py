@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import psutil
+import torch
 
 from tests.conftest import smollm2_candidate
 
@@ -12,7 +13,8 @@ from tests.conftest import smollm2_candidate
 def describe_machine() -> None:
     """Print cores and how busy others keep them: a figure means little without."""
     busy = psutil.cpu_percent(interval=1.0) / 100 * (os.cpu_count() or 1)
-    print(f"machine: {os.cpu_count()} cores, {busy:.2f} of them busy with other work before the start")
+    cpu = torch.backends.cpu.get_cpu_capability()
+    print(f"machine: {os.cpu_count()} cores ({cpu}), {busy:.2f} of them busy with other work before the start")
 
 
 def model_path() -> str:
