@@ -4,7 +4,8 @@ EngineError
 ├── ConfigError          a flag, file or environment value is wrong: exit 2
 ├── CheckpointError      the model cannot be loaded (missing, corrupt, unsupported): exit 2
 ├── RequestError         one request is wrong or cannot be served: an HTTP status
-└── TransferError        the transfer backend failed in a way that ends the instance
+├── TransferError        the transfer backend failed in a way that ends the instance
+└── RankLost             a collective failed: a rank is gone, and the instance ends
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ class CheckpointError(EngineError):
 
 class TransferError(EngineError):
     """NIXL or the control channel failed beyond what a room can absorb."""
+
+
+class RankLost(EngineError):
+    """A collective failed: another rank died, or did not come within the time limit."""
 
 
 class RequestError(EngineError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +13,8 @@ from engine.kernels.attention import StepAttention
 from engine.kernels.linear import Linear
 from engine.model.batch import ForwardBatch
 from engine.model.config import ModelConfig
+from engine.parallel.deal import Share
+from engine.parallel.group import TensorParallelGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,28 +44,52 @@ class Weights:
 
 
 class LanguageModel:
-    """Computes logits, and leaves the new tokens' keys and values in the pool."""
+    """Computes logits, and leaves the new tokens' keys and values in the pool.
 
-    def __init__(self, config: ModelConfig, weights: Weights) -> None:
+    With a group of several ranks this is one of them, with its share of `weights`. All compute the same batch; they
+    exchange the embedding, two sums a layer, and the logits.
+    """
+
+    def __init__(
+        self, config: ModelConfig, weights: Weights, shares: Sequence[Share], group: TensorParallelGroup
+    ) -> None:
         self.config = config
+        self.share = shares[group.rank]
+        self._group = group
+        self._vocab_widths = tuple(len(share.vocab) for share in shares)
+        self._heads = len(self.share.heads)
+        self._kv_heads = len(self.share.kv_heads)
         self._weights = weights
         self._frequencies = _rotary_frequencies(config).to(weights.embedding.device)
 
     @torch.inference_mode()
     def forward(self, batch: ForwardBatch, kv: Tensor) -> Tensor:
-        """Compute one step; returns float32 logits `[len(batch.logit_rows), vocab]`.
+        """Compute one step; returns logits `[len(batch.logit_rows), vocab]`, on ranks other than 0 `[..., 0]`.
 
-        `kv` is the pool `[L, 2, H, P, S, D]` in the weights' dtype; it gets the new tokens' KV at
-        `batch.slots` and must hold that of all earlier tokens of the sequences.
+        They are float32, of a float64 model float64. `kv` is this rank's pool `[L, 2, H, P, S, D]` in the weights'
+        dtype; it gets the new tokens' KV at `batch.slots` and must hold that of all earlier tokens of the sequences.
+        When this returns on rank 0, every rank has written its KV: the last sum needs all of them.
         """
         weights = self._weights
-        x = functional.embedding(batch.token_ids, weights.embedding)
+        x = self._embedded(batch.token_ids)
         rotation = self._rotation(batch.positions, x.dtype)
         attention = StepAttention(batch.sequences, batch.decodes, kv[0])
         for layer, layer_kv in zip(weights.layers, kv, strict=True):
             x = self._layer(layer, x, rotation, batch.slots, layer_kv, attention)
         x = self._norm(x[batch.logit_rows], weights.norm)
-        return weights.head(x).float()
+        logits = weights.head(x)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        return self._group.gather_columns(logits, self._vocab_widths)
+
+    def _embedded(self, ids: Tensor) -> Tensor:
+        """Look up `[tokens, hidden]`; each token's row is on one rank, the others add zeros."""
+        table = self._weights.embedding
+        if self._group.size == 1:
+            return functional.embedding(ids, table)
+        rows = ids - self.share.vocab.start
+        is_elsewhere = (rows < 0) | (rows >= len(self.share.vocab))
+        x = functional.embedding(rows.masked_fill(is_elsewhere, 0), table)
+        return self._group.all_reduce(x.masked_fill_(is_elsewhere[:, None], 0))
 
     def _layer(
         self,
@@ -73,23 +100,23 @@ class LanguageModel:
         kv: Tensor,
         attention: StepAttention,
     ) -> Tensor:
-        config = self.config
-        heads = layer.qkv(self._norm(x, layer.input_norm)).view(x.shape[0], -1, config.head_dim)
-        rotated = heads[:, : config.heads + config.kv_heads]
+        head_dim = self.config.head_dim
+        heads = layer.qkv(self._norm(x, layer.input_norm)).view(x.shape[0], -1, head_dim)
+        rotated = heads[:, : self._heads + self._kv_heads]
         rotated.copy_(_rotated(self._head_norms(rotated, layer), *rotation))
         # Keys and values lie side by side in `heads` as they do in the pool: one write for both.
-        planes = kv.view(2 * config.kv_heads, -1, config.head_dim)
-        planes.index_copy_(1, slots, heads[:, config.heads :].transpose(0, 1))
-        attended = attention(heads[:, : config.heads], kv)
-        x = x + layer.output(attended.reshape(x.shape[0], -1))
-        gate, up = torch.split(layer.gate_up(self._norm(x, layer.post_norm)), config.ffn, dim=-1)
-        return x + layer.down(functional.silu(gate) * up)
+        planes = kv.view(2 * self._kv_heads, -1, head_dim)
+        planes.index_copy_(1, slots, heads[:, self._heads :].transpose(0, 1))
+        attended = attention(heads[:, : self._heads], kv)
+        x = x + self._group.all_reduce(layer.output(attended.reshape(x.shape[0], -1)))
+        gate, up = torch.chunk(layer.gate_up(self._norm(x, layer.post_norm)), 2, dim=-1)
+        return x + self._group.all_reduce(layer.down(functional.silu(gate) * up))
 
     def _head_norms(self, rotated: Tensor, layer: LayerWeights) -> Tensor:
         """Qwen3: an RMS norm over each query and key head."""
         if layer.q_norm is None or layer.k_norm is None:
             return rotated
-        q, k = torch.split(rotated, [self.config.heads, self.config.kv_heads], dim=1)
+        q, k = torch.split(rotated, [self._heads, self._kv_heads], dim=1)
         return torch.cat((self._norm(q, layer.q_norm), self._norm(k, layer.k_norm)), dim=1)
 
     def _norm(self, x: Tensor, weight: Tensor) -> Tensor:

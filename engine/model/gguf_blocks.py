@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 NOT_WEIGHTS = ("I8", "I16", "I32", "I64", "F64", "Q8_1", "Q8_K")
 """Types that `gguf` cannot turn into float32: indices, and activations of llama.cpp."""
+PERMUTED = ("self_attn.q_proj.weight", "self_attn.k_proj.weight")
 
 
 def encoding(tensor: GgufTensor) -> str:
@@ -38,16 +39,18 @@ def size_bytes(tensor: GgufTensor) -> int:
     return int(prod(tensor.shape) // block * block_bytes)
 
 
+def block_length(tensor: GgufTensor) -> int:
+    """Return how many numbers of a row are stored as one block."""
+    return int(GGML_QUANT_SIZES[GGMLQuantizationType(tensor.type_id)][0])
+
+
 def decoder(config: ModelConfig) -> Decode:
     """Return the function that turns stored bytes into float32 tensors of this model."""
-    permuted = {"q_proj.weight": config.heads, "k_proj.weight": config.kv_heads}
-    if config.architecture is not Architecture.LLAMA:
-        permuted = {}
+    permuted = PERMUTED if config.architecture is Architecture.LLAMA else ()
 
     def decode(stored: StoredTensor, raw: bytearray) -> torch.Tensor:
         tensor = dequantised(stored, raw)
-        heads = permuted.get(stored.name.rpartition("self_attn.")[2])
-        return unpermuted(tensor, heads) if heads else tensor
+        return unpermuted(tensor, config.head_dim) if stored.name.endswith(permuted) else tensor
 
     return decode
 
@@ -62,11 +65,11 @@ def dequantised(stored: StoredTensor, raw: bytearray) -> torch.Tensor:
     return torch.from_numpy(dequantize(rows, kind)).reshape(stored.shape)
 
 
-def unpermuted(weight: torch.Tensor, heads: int) -> torch.Tensor:
-    """Undo llama.cpp's order of query and key rows, `[rows, columns]`.
+def unpermuted(weight: torch.Tensor, head_dim: int) -> torch.Tensor:
+    """Undo llama.cpp's order of query and key rows, `[rows, columns]`, of any number of whole heads.
 
     llama.cpp rotates neighbouring pairs, Hugging Face rotates halves; so its converter interleaves the
     halves of each head (convert_hf_to_gguf.py, LlamaModel.permute), Llama only.
     """
     rows, columns = weight.shape
-    return weight.view(heads, rows // heads // 2, 2, columns).transpose(1, 2).reshape(rows, columns)
+    return weight.view(-1, head_dim // 2, 2, columns).transpose(1, 2).reshape(rows, columns)

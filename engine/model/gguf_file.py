@@ -9,7 +9,7 @@ from pathlib import Path
 
 from engine.errors import CheckpointError
 from engine.model.config import Architecture, ModelConfig, architecture_named, check_config
-from engine.model.gguf_blocks import decoder, encoding, size_bytes
+from engine.model.gguf_blocks import block_length, decoder, encoding, size_bytes
 from engine.model.gguf_header import GgufError, GgufHeader, GgufTensor, Value, parse_header
 from engine.model.stored import Checkpoint, StoredTensor
 
@@ -83,6 +83,7 @@ def open_gguf(path: Path) -> Checkpoint:
             file=path,
             offset=header.data_start + tensor.offset,
             size_bytes=size_bytes(tensor),
+            block=block_length(tensor),
         )
         for tensor in header.tensors
         if tensor.name != ROPE_FACTORS

@@ -11,7 +11,10 @@ from engine.errors import ConfigError
 from engine.kernels.linear import Linear
 from engine.model.config import ModelConfig, tensor_shapes
 from engine.model.decoder import LanguageModel, LayerWeights, Weights
+from engine.model.sharding import piece_of
 from engine.model.stored import Checkpoint
+from engine.parallel.deal import deal
+from engine.parallel.group import SingleRank, TensorParallelGroup
 
 __all__ = ["LanguageModel", "load_model"]
 
@@ -19,19 +22,24 @@ LAYERS = "model.layers."
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
 
 
-def load_model(checkpoint: Checkpoint, dtype: str, device: str = "cpu") -> LanguageModel:
-    """Read all weights; holds one tensor of the file beside the model itself.
+def load_model(
+    checkpoint: Checkpoint, dtype: str, device: str = "cpu", group: TensorParallelGroup | None = None
+) -> LanguageModel:
+    """Read the weights of this rank of `group` (None: all); holds one tensor of the file beside the model itself.
 
     SmolLM2 from GGUF: 2 s. Raises CheckpointError when the files changed since they were opened, ConfigError
-    for an unknown dtype.
+    for an unknown dtype, or a group of more ranks than the model can be dealt to.
     """
     if dtype not in DTYPES:
         raise ConfigError(f"dtype {dtype!r} is not supported; choose one of {', '.join(DTYPES)}")
-    loader = _Loader(checkpoint.config, DTYPES[dtype], device)
+    group = group or SingleRank()
+    config = checkpoint.config
+    shares = deal(config, group.size)
+    loader = _Loader(config, DTYPES[dtype], device)
     with torch.inference_mode():
-        for name, tensor in checkpoint.tensors():
+        for name, tensor in checkpoint.tensors(lambda name: piece_of(name, config, shares[group.rank])):
             loader.take(name, tensor)
-        model = LanguageModel(checkpoint.config, loader.weights())
+        model = LanguageModel(config, loader.weights(), shares, group)
     _return_free_memory()
     return model
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,8 +34,19 @@ class StoredTensor:
     file: Path
     offset: int
     size_bytes: int
+    block: int = 1
+    """Neighbouring numbers of a row that are stored as one."""
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a tensor; None: all of that axis."""
+
+    rows: range | None = None
+    columns: range | None = None
+
+
+WHOLE = Piece()
 Decode = Callable[[StoredTensor, bytearray], "torch.Tensor"]
 
 
@@ -61,10 +72,44 @@ class Checkpoint:
                 digest.update(_read(stored, *piece))
         return digest.hexdigest()
 
-    def tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Yield (canonical name, float tensor) in the order of the files; holds one tensor at a time."""
+    def tensors(self, piece_of: Callable[[str], Piece] = lambda _: WHOLE) -> Iterator[tuple[str, torch.Tensor]]:
+        """Yield (canonical name, float tensor) in the order of the files; holds one tensor at a time.
+
+        Of each tensor only the piece that `piece_of` says. Other rows are not read; other columns are, but not
+        decoded. Pieces of GGUF's query and key rows must be whole heads.
+        """
         for stored in self.index:
-            yield stored.name, self.decode(stored, _read(stored, 0, stored.size_bytes))
+            piece = piece_of(stored.name)
+            part = stored if piece.rows is None else _rows(stored, piece.rows)
+            raw = _read(part, 0, part.size_bytes)
+            if piece.columns is None:
+                yield stored.name, self.decode(part, raw)
+            else:
+                yield stored.name, self._columns(part, raw, piece.columns)
+
+    def _columns(self, stored: StoredTensor, raw: bytearray, wanted: range) -> torch.Tensor:
+        """Decode the blocks that hold the wanted columns."""
+        rows, columns = stored.shape
+        row_bytes = stored.size_bytes // rows
+        first, last = wanted.start // stored.block, -(-wanted.stop // stored.block)
+        start, stop = (row_bytes * block * stored.block // columns for block in (first, last))
+        view = memoryview(raw)
+        blocks = bytearray().join(view[row * row_bytes + start : row * row_bytes + stop] for row in range(rows))
+        shape = (rows, (last - first) * stored.block)
+        tensor = self.decode(replace(stored, shape=shape, size_bytes=len(blocks)), blocks)
+        skip = wanted.start - first * stored.block
+        return tensor[:, skip : skip + len(wanted)].contiguous()
+
+
+def _rows(stored: StoredTensor, rows: range) -> StoredTensor:
+    """Return the tensor that some rows of another one are, in the same place."""
+    row_bytes = stored.size_bytes // stored.shape[0]
+    return replace(
+        stored,
+        shape=(len(rows), *stored.shape[1:]),
+        offset=stored.offset + rows.start * row_bytes,
+        size_bytes=len(rows) * row_bytes,
+    )
 
 
 def _sampled(stored: StoredTensor) -> list[tuple[int, int]]:

@@ -20,7 +20,7 @@ class PagedRun:
         """`tokens`: capacity of the pool."""
         config = model.config
         pages = -(-tokens // PAGE_SIZE)
-        shape = (config.layers, 2, config.kv_heads, pages, PAGE_SIZE, config.head_dim)
+        shape = (config.layers, 2, len(model.share.kv_heads), pages, PAGE_SIZE, config.head_dim)
         self.model = model
         self.kv = torch.zeros(shape, dtype=getattr(torch, dtype))
         order = torch.randperm(pages, generator=torch.Generator().manual_seed(1))
