@@ -7,6 +7,7 @@ import signal as signals
 import tomllib
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from functools import cache
 from typing import TypeVar
 
 import msgspec
@@ -50,7 +51,7 @@ def record_of(item: Table, kind: type[Record], file: str, where: str) -> tuple[R
     """Return a record of the fields that fit."""
     kept: dict[str, object] = {}
     problems: list[Problem] = []
-    for field in msgspec.structs.fields(kind):
+    for field in _fields(kind):
         if field.name not in item:
             continue
         value = _aware(item[field.name])
@@ -60,9 +61,15 @@ def record_of(item: Table, kind: type[Record], file: str, where: str) -> tuple[R
             problems.append(
                 Problem(Place(file, pointer=f"{where}.{field.name}"), f"{value!r} is not what {field.name} is")
             )
-    required = [field.name for field in msgspec.structs.fields(kind) if field.required and field.name not in kept]
+    required = [field.name for field in _fields(kind) if field.required and field.name not in kept]
     kept.update(dict.fromkeys(required, ""))
     return kind(**kept), tuple(problems)
+
+
+@cache
+def _fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """Return a record's fields; worked out once: it costs as much as judging a folder's small files."""
+    return msgspec.structs.fields(kind)
 
 
 def _aware(value: object) -> object:
