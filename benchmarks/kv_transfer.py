@@ -38,7 +38,9 @@ def serve(pipe: Connection) -> None:
     prefill = sides.Prefill(checksums=False)
     registry = sides.Registry()
     registry.publish(prefill)
-    pipe.send((registry.address, prefill.pool.address, prefill.transfer._control.peers.nixl_metadata))
+    control = prefill.transfer._control
+    sides.eventually(lambda: control.peers.nixl_metadata)
+    pipe.send((registry.address, control.geometry.address, control.peers.nixl_metadata))
     while (room := pipe.recv()) is not None:
         rid = f"r{room}"
         prefill.announce(rid, room, PROMPT)
