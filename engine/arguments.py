@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from engine.config import EngineConfig, Role
+from engine.config import EngineConfig, Role, Schedule
 from engine.errors import ConfigError
 from engine.frontend.rendezvous import split_peer
 
@@ -86,6 +86,12 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         metavar="HOST:PORT,...",
         help="decode: registries of the prefills it may dial",
+    )
+    add(
+        "--schedule",
+        type=Schedule,
+        choices=list(Schedule),
+        help=f"plan a step while the one before it runs, or after it (default: {_default('schedule')})",
     )
     add("--dtype", choices=DTYPES, help=f"of weights and KV (default: {_default('dtype')})")
     add("--log-level", choices=LOG_LEVELS, help=f"(default: {_default('log_level')})")

@@ -15,6 +15,15 @@ class Role(StrEnum):
     UNIFIED = "unified"
 
 
+class Schedule(StrEnum):
+    """When a step is planned."""
+
+    OVERLAP = "overlap"
+    """While the one before it runs."""
+    NORMAL = "normal"
+    """When the result of the one before it is known."""
+
+
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything an instance needs to start; travels as JSON from the API process to the scheduler process.
 
@@ -52,6 +61,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     chunk_tokens: int = 256
     """Prompt tokens computed in one step; a multiple of page_size."""
     threads: int = 1
+    schedule: Schedule = Schedule.OVERLAP
 
     request_timeout_s: float = 600.0
     drain_timeout_s: float = 30.0

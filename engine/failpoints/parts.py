@@ -11,7 +11,7 @@ from engine.observe.threads import Supervisor
 from engine.observe.watchdog import StuckClock
 from engine.scheduler.book import Book
 from engine.scheduler.loop import Loop
-from engine.scheduler.plan import Planner
+from engine.scheduler.planner import Planner
 from engine.scheduler.roles import RoleBehaviour
 
 

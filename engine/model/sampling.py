@@ -15,9 +15,9 @@ from torch import Tensor
 
 from engine.messages import SamplingParams, TokenLogprob
 from engine.model.logprobs import prompt_logprobs, token_logprobs
-from engine.model.sampling_state import SamplingState, finish_of
+from engine.model.sampling_state import SamplingState
 
-__all__ = ["Sampled", "SamplingState", "finish_of", "prompt_logprobs", "sample"]
+__all__ = ["Sampled", "SamplingState", "prompt_logprobs", "sample"]
 
 FIRST_CANDIDATES = 128
 """Among how many of the best a nucleus is looked for at first. A full sort costs twenty times more."""

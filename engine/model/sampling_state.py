@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from engine.messages import FinishReason, SamplingParams
+from engine.messages import SamplingParams
+from engine.model.end_rule import EndRule
 from engine.model.grammar import GrammarState
 
 
@@ -26,8 +27,7 @@ class SamplingState:
     ) -> None:
         self.params = params
         self.output_ids: list[int] = []
-        self.end_ids = frozenset(params.stop_token_ids) | (frozenset() if params.ignore_eos else set(eos_ids))
-        """Tokens that end the answer, once `min_tokens` are out."""
+        self.ends = EndRule.of(params, eos_ids)
         self.grammar = grammar
         self._prompt_ids = prompt_ids
         self._has_penalties = (
@@ -57,7 +57,7 @@ class SamplingState:
 
     @property
     def _is_end_barred(self) -> bool:
-        return len(self.output_ids) < self.params.min_tokens and bool(self.end_ids)
+        return len(self.output_ids) < self.params.min_tokens and bool(self.ends.end_ids)
 
     def adjust(self, row: Tensor) -> Tensor:
         """Return the logits `[vocab]` after penalties, bias, barred end tokens and the grammar, in that order."""
@@ -66,7 +66,7 @@ class SamplingState:
             ids = torch.tensor(list(self.params.logit_bias), device=row.device)
             row[ids] += torch.tensor(list(self.params.logit_bias.values()), device=row.device)
         if self._is_end_barred:
-            row[torch.tensor(list(self.end_ids), device=row.device)] = -torch.inf
+            row[torch.tensor(list(self.ends.end_ids), device=row.device)] = -torch.inf
         return row if self.grammar is None else self.grammar.mask(row)
 
     def _penalised(self, row: Tensor) -> Tensor:
@@ -80,15 +80,6 @@ class SamplingState:
         row -= params.frequency_penalty * self._counts
         row -= params.presence_penalty * (self._counts > 0)
         return row
-
-
-def finish_of(token_id: int, state: SamplingState) -> FinishReason | None:
-    """Return why the answer ends with `token_id`, which `state` has recorded already; None if it goes on."""
-    if token_id in state.end_ids and len(state.output_ids) > state.params.min_tokens:
-        return FinishReason.STOP
-    if len(state.output_ids) >= state.params.max_tokens:
-        return FinishReason.LENGTH
-    return None
 
 
 def _counts(ids: Sequence[int], like: Tensor) -> Tensor:

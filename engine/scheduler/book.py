@@ -31,6 +31,11 @@ class Book:
         """Ended sequences by result: `stop`, `length`, `aborted`, or the code of the failure."""
         self.prompt_tokens = 0
         self.generated_tokens = 0
+        self._forgotten: list[str] = []
+        """Ended sequences whose sampling state the runner still keeps; the next plan names them."""
+        self._done_step = 0
+        self._leaving: list[Sequence] = []
+        """Ended sequences that have a part in a step which is not done."""
         self._answers: list[Delta | Failure] = []
 
     def open(self, sequence: Sequence) -> None:
@@ -90,16 +95,39 @@ class Book:
     def give_back(self, sequence: Sequence) -> None:
         """Free a sequence's pages, but for those whose KV is right, which the prefix cache keeps."""
         self.cache.give_back(sequence.lease, sequence.tokens, sequence.computed, sequence.pages)
-        sequence.pages, sequence.computed = [], 0
+        sequence.pages, sequence.computed, sequence.planned = [], 0, 0
 
     def release(self, sequence: Sequence, result: str, reason: str | None = None) -> None:
-        """Give the pages back, forget the sequence, close its record. `reason` marks a failure."""
+        """Forget the sequence, close its record, give its pages back as soon as no step can write to them.
+
+        `reason` marks a failure.
+        """
         if self.recheck is not None:
             self.recheck.ends(sequence)
-        self.give_back(sequence)
+        if sequence.last_step > self._done_step:
+            self._leaving.append(sequence)
+        else:
+            self.give_back(sequence)
+        if sequence.is_begun:
+            self._forgotten.append(sequence.rid)
         self.queues.remove(sequence)
         self.journal.close(sequence.record, "closed" if reason is None else "failed", reason)
         self.results[result] += 1
+
+    def step_done(self, number: int) -> None:
+        """Give back the pages of those who ended while they had a part in steps up to this one."""
+        self._done_step = number
+        leaving, self._leaving = self._leaving, []
+        for sequence in leaving:
+            if sequence.last_step > number:
+                self._leaving.append(sequence)
+            else:
+                self.give_back(sequence)
+
+    def take_forgotten(self) -> list[str]:
+        """Return the ended sequences since the last call."""
+        forgotten, self._forgotten = self._forgotten, []
+        return forgotten
 
     def take_answers(self) -> list[Delta | Failure]:
         """Return the answers since the last call."""

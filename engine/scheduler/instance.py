@@ -26,11 +26,13 @@ from engine.observe.journal import Journal
 from engine.observe.threads import Supervisor
 from engine.observe.watchdog import StuckClock, watch
 from engine.scheduler.book import Book
+from engine.scheduler.executor import StepThread
 from engine.scheduler.inbox import Inbox
 from engine.scheduler.loop import Loop
 from engine.scheduler.observer import Observer
-from engine.scheduler.plan import Planner
+from engine.scheduler.planner import Planner
 from engine.scheduler.progress import Progress
+from engine.scheduler.rank import Rank
 from engine.scheduler.recheck import PromptRecheck
 from engine.scheduler.roles import Decode, Prefill, RoleBehaviour, Unified
 from engine.scheduler.runner import Runner
@@ -75,6 +77,9 @@ class Instance:
         self._role = self._behaviour(pool, planner)
         self._inbox = Inbox(context, run_dir)
         self._stuck_clock = StuckClock(config.stuck_timeout_s)
+        grammars = GrammarCompiler(lambda: _token_table(config.model, checkpoint.config))
+        rank = Rank(Runner(model, pool, checkpoint.config.eos_ids, grammars), self._clock, flight)
+        self._steps = StepThread(lambda plan: rank.compute_plan(rank.runner.completed(plan)), config.threads)
         self._loop = Loop(
             config,
             self._clock,
@@ -82,10 +87,9 @@ class Instance:
             self._book,
             planner,
             self._role,
-            Runner(model, pool),
+            self._steps,
             self._progress,
             checkpoint.config.eos_ids,
-            GrammarCompiler(lambda: _token_table(config.model, checkpoint.config)),
         )
         self._observer = Observer(
             config,
@@ -111,6 +115,8 @@ class Instance:
             transfer.start()
             self._inbox.watch(transfer.wakeup_fd)
         stopping = self._supervisor.stopping
+        self._steps.start()
+        self._inbox.watch(self._steps.fileno())
         self._supervisor.start("observer", lambda: self._observer.serve(self._context, self._run_dir, stopping))
         clock = self._stuck_clock
         self._supervisor.start(
@@ -130,6 +136,7 @@ class Instance:
         try:
             self._loop.run()
         finally:
+            self._steps.close()
             if transfer is not None:
                 transfer.stop()
             self._supervisor.stop()

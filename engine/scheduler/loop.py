@@ -1,25 +1,36 @@
-"""The loop: receive, take events, expire, plan, compute, answer. One thread; owner of all sequences and pages."""
+"""The loop: receive, take events, expire, take results, plan, answer. One thread; owner of all sequences and pages.
+
+Steps are computed elsewhere (`engine.scheduler.executor`). With `--schedule normal` one step is handed out at a time.
+With `overlap` there are two: while step n runs, n + 1 is planned and waits, and when n ends, n + 1 begins at once,
+beside which the loop works on n's result and plans n + 2. So what comes in during step n (an abort, an event of the
+transfer, a token that ends its sequence) shows in plan n + 2.
+"""
 
 from __future__ import annotations
 
+from collections import deque
+
 from engine.clock import Clock
-from engine.config import EngineConfig
-from engine.messages import Abort, Drain, FinishReason, Generate, ToScheduler
-from engine.model.grammar import GrammarCompiler
-from engine.model.sampling import Sampled, SamplingState, finish_of
+from engine.config import EngineConfig, Schedule
+from engine.messages import Abort, Drain, Generate, ToScheduler
+from engine.model.end_rule import EndRule
 from engine.observe.records import RoomRecord, Stage
 from engine.scheduler import failures
 from engine.scheduler.book import Book
+from engine.scheduler.executor import Executor
 from engine.scheduler.failures import Ending
 from engine.scheduler.inbox import Inbox
-from engine.scheduler.plan import Planner, StepPlan, Work
+from engine.scheduler.planner import Planner
 from engine.scheduler.progress import Progress
+from engine.scheduler.results import Results
 from engine.scheduler.roles import RoleBehaviour
-from engine.scheduler.runner import Runner, StepResult
 from engine.scheduler.sequence import Phase, Sequence
+from engine.scheduler.step import Step
 
-IDLE_WAIT_MS = 100
-"""Messages and transfer events end the wait; deadlines are looked at that often."""
+WAIT_MS = 100
+"""Messages, transfer events and results end the wait; deadlines are looked at that often."""
+STEPS_AT_ONCE = {Schedule.NORMAL: 1, Schedule.OVERLAP: 2}
+"""How many steps are handed out whose results are not known."""
 
 
 class Loop:
@@ -33,10 +44,9 @@ class Loop:
         book: Book,
         planner: Planner,
         role: RoleBehaviour,
-        runner: Runner,
+        executor: Executor,
         progress: Progress,
         eos_ids: tuple[int, ...],
-        grammars: GrammarCompiler,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -44,12 +54,13 @@ class Loop:
         self._book = book
         self._planner = planner
         self._role = role
-        self._runner = runner
+        self._executor = executor
         self._progress = progress
         self._eos_ids = eos_ids
-        self._grammars = grammars
+        self._results = Results(book, role)
+        self._running: deque[Step] = deque()
+        """Steps that are handed out, the oldest first."""
         self._arrivals = 0
-        self._is_busy = False
         self._drain_until: float | None = None
 
     def run(self) -> None:
@@ -59,16 +70,15 @@ class Loop:
 
     def turn(self) -> None:
         """Go round once."""
-        for message in self._inbox.receive(0 if self._is_busy else IDLE_WAIT_MS):
+        for message in self._inbox.receive(WAIT_MS):
             self._handle(message)
         self._role.take_events()
         self._expire()
-        plan = self._planner.next_step(self._clock.monotonic())
-        self._is_busy = plan is not None
-        if plan is not None:
-            self._execute(plan)
+        has_moved = self._take_results() or not self._running
+        self._hand_out_steps()
         self._inbox.answer(self._book.take_answers())
-        self._tick()
+        if has_moved:
+            self._tick()
 
     def drain(self) -> None:
         """Take no new request, finish what is there, then return from `run`. Callable from a signal handler."""
@@ -83,6 +93,7 @@ class Loop:
         return len(self._book.queues) == 0 or self._clock.monotonic() >= self._drain_until
 
     def _tick(self) -> None:
+        """Show that the loop moves. One that turns while a step hangs does not: its stuck clock must run out."""
         self._progress.turn(self._clock.monotonic())
         if self._role.transfer is not None:
             self._role.transfer.progress(self._progress.turns, self._progress.longest_step_s)
@@ -110,7 +121,8 @@ class Loop:
                 state="queued",
                 prompt_tokens=len(request.prompt_ids),
             ),
-            sampling=self._sampling_state(request),
+            ends=EndRule.of(request.sampling, self._eos_ids),
+            token_limit=request.sampling.max_tokens,
             tokens=list(request.prompt_ids),
             arrival=self._arrivals,
             arrived_at=now,
@@ -125,11 +137,6 @@ class Loop:
         else:
             self._role.refuse(sequence, refusal)
 
-    def _sampling_state(self, request: Generate) -> SamplingState:
-        text = request.sampling.grammar
-        grammar = None if text is None else self._grammars.start(text)
-        return SamplingState(request.sampling, request.prompt_ids, self._eos_ids, grammar)
-
     def _refusal(self) -> Ending | None:
         if self._drain_until is not None:
             return failures.DRAINING
@@ -143,66 +150,20 @@ class Loop:
             if now >= sequence.deadline:
                 self._role.end(sequence, failures.past_deadline(sequence.request.deadline_s))
 
-    def _execute(self, plan: StepPlan) -> None:
-        for work in plan.chunks:
-            self._book.journal.mark(work.sequence.record, Stage.COMPUTING)
-        result = self._compute(plan)
-        for work in plan.works:
-            work.sequence.computed += work.length
-            work.sequence.prompt_logprobs += result.prompt_logprobs.get(work.sequence.rid, [])
-        for work in plan.decodes:
-            self._decoded(work, result)
-        for work in plan.chunks:
-            self._prompt_chunk_done(work, result)
+    def _take_results(self) -> bool:
+        """Act on the results that are there; return whether there were any."""
+        results = self._executor.take()
+        for result in results:
+            self._progress.step(result.seconds)
+            self._results.take(self._running.popleft(), result)
+        return bool(results)
 
-    def _compute(self, plan: StepPlan) -> StepResult:
-        flight, sequences = self._book.journal.flight, len(plan.works)
-        if flight is not None:
-            flight.step_begins(plan.number, sequences, sum(work.length for work in plan.works))
-        started = self._clock.monotonic()
-        result = self._runner.step(plan)
-        took_s = self._clock.monotonic() - started
-        self._progress.step(took_s)
-        if flight is not None:
-            flight.step_ends(plan.number, sequences, took_s)
-        return result
-
-    def _decoded(self, work: Work, result: StepResult) -> None:
-        sampled = result.sampled.get(work.sequence.rid)
-        if sampled is None or self._is_broken(work.sequence, sampled):
-            return
-        finish = self._record(work.sequence, sampled)
-        self._book.tell(work.sequence, sampled, finish)
-        if finish is not None:
-            self._book.release(work.sequence, finish)
-
-    def _prompt_chunk_done(self, work: Work, result: StepResult) -> None:
-        self._book.prompt_tokens += work.length
-        if work.samples:
-            self._book.journal.mark(work.sequence.record, Stage.COMPUTED)
-        sampled = result.sampled.get(work.sequence.rid)
-        if sampled is not None and self._is_broken(work.sequence, sampled):
-            return
-        self._book.share(work.sequence)
-        finish = None if sampled is None else self._record(work.sequence, sampled)
-        self._role.chunk_done(work, sampled, finish)
-
-    def _is_broken(self, sequence: Sequence, sampled: Sampled) -> bool:
-        """End a sequence whose logits are no numbers, or whose grammar failed; its neighbours in the step go on."""
-        grammar = sequence.sampling.grammar
-        if sampled.is_finite and grammar is not None and grammar.problem is not None:
-            self._role.end(sequence, failures.broken_grammar(grammar.problem))
-            return True
-        if sampled.is_finite:
-            return False
-        # Pages with NaN may have been shared already; they spoil whoever attends to them.
-        sequence.computed = 0
-        self._book.cache.drop()
-        self._role.end(sequence, failures.BROKEN_LOGITS)
-        return True
-
-    def _record(self, sequence: Sequence, sampled: Sampled) -> FinishReason | None:
-        """Append a token to its sequence and say whether it ends it."""
-        sequence.tokens.append(sampled.token_id)
-        sequence.sampling.record(sampled.token_id)
-        return finish_of(sampled.token_id, sequence.sampling)
+    def _hand_out_steps(self) -> None:
+        while len(self._running) < STEPS_AT_ONCE[self._config.schedule]:
+            step = self._planner.next_step(self._clock.monotonic(), others_run=bool(self._running))
+            if step is None:
+                return
+            for work in step.chunks:
+                self._book.journal.mark(work.sequence.record, Stage.COMPUTING)
+            self._running.append(step)
+            self._executor.submit(step.hand_out(self._config.page_size, self._book.take_forgotten()))

@@ -14,7 +14,7 @@ from engine.messages import Observe
 from engine.observe.records import HealthReport, LoadReport, PeerTransfer, RoomList, Sample
 from engine.observe.threads import Supervisor
 from engine.scheduler.book import Book
-from engine.scheduler.plan import Planner
+from engine.scheduler.planner import Planner
 from engine.scheduler.progress import Progress
 from engine.scheduler.sequence import Phase
 from engine.transfer.interface import Transfer

@@ -9,8 +9,9 @@ from engine.messages import FinishReason
 from engine.model.sampling import Sampled
 from engine.scheduler.book import Book
 from engine.scheduler.failures import Ending, ending_of
-from engine.scheduler.plan import Planner, Work
+from engine.scheduler.planner import Planner
 from engine.scheduler.sequence import Phase, Sequence
+from engine.scheduler.step import Work
 from engine.transfer.interface import (
     Committed,
     Event,
@@ -87,6 +88,7 @@ class Prefill:
         if room is None:
             self._book.enter(sequence, Phase.WAITING)
             return
+        sequence.token_limit = min(1, sequence.token_limit)
         self._book.enter(sequence, Phase.ROOM)
         self.transfer.announce(sequence.rid, room.room, sequence.request.prompt_ids, sequence.record)
 
@@ -185,7 +187,7 @@ class Decode:
     def _landed(self, sequence: Sequence, first: FirstToken) -> None:
         # A first token that ends the request ends the reading, too: then not every page is right.
         if first.finish is None:
-            sequence.computed = sequence.prompt_length
+            sequence.computed = sequence.planned = sequence.prompt_length
         if sequence.ending is not None:
             end_now(self._book, sequence, sequence.ending)
             return
@@ -195,7 +197,6 @@ class Decode:
         self._book.share(sequence)
         self._book.prompt_tokens += sequence.prompt_length
         sequence.tokens.append(first.token_id)
-        sequence.sampling.record(first.token_id)
         finish = None if first.finish is None else FinishReason(first.finish)
         self._book.tell(sequence, Sampled(first.token_id, first.logprob), finish, first.cached_tokens)
         if finish is None:
@@ -246,7 +247,7 @@ def _rendezvous(sequence: Sequence) -> tuple[int, str]:
 def finish_prompt(book: Book, work: Work, sampled: Sampled | None, finish: FinishReason | None) -> None:
     """After the last chunk of a sequence that stays here: go on decoding, or end."""
     sequence = work.sequence
-    if sequence.scores_only and sequence.pending == 0:
+    if sequence.scores_only and sequence.computed == sequence.prompt_length:
         book.tell_score(sequence)
         book.release(sequence, "scored")
     elif sampled is not None:

@@ -1,66 +1,111 @@
-"""Carries out a step plan: forward pass, prompt logprobs, sampling."""
+"""Carries out step plans on one rank: forward pass, prompt logprobs, sampling. Knows nothing of the scheduler."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 import torch
 
 from engine.kvcache.pool import KVPool
 from engine.messages import TokenLogprob
 from engine.model.batch import ForwardBatch, SequenceSlice
 from engine.model.decoder import LanguageModel
-from engine.model.sampling import Sampled, prompt_logprobs, sample
-from engine.scheduler.plan import StepPlan, Work
+from engine.model.grammar import GrammarCompiler
+from engine.model.sampling import Sampled, SamplingState, prompt_logprobs, sample
+from engine.scheduler.step_plan import COMING, SamplingStart, SequenceStep, StepPlan, check_number
 
 
 @dataclass(slots=True)
 class StepResult:
     """What a step produced, by rid."""
 
+    number: int
     sampled: dict[str, Sampled] = field(default_factory=dict)
     prompt_logprobs: dict[str, list[TokenLogprob]] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
+    """Why a sequence's grammar cannot go on."""
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The logit rows of one piece of work: `scored` rows for prompt logprobs, then maybe one to sample from."""
+    """The logit rows of one sequence: `scored` rows for prompt logprobs, then maybe one to sample from."""
 
-    work: Work
+    step: SequenceStep
     first: int
     scored: int
-    targets: list[int]
-    """The prompt tokens that follow the scored rows."""
-
-    @property
-    def samples(self) -> bool:
-        return self.work.samples and not self.work.sequence.scores_only
 
 
 class Runner:
-    """Owner of the model and the pool's contents."""
+    """Owner of the model, the pool's contents and the sampling states. Used by one thread."""
 
-    def __init__(self, model: LanguageModel, pool: KVPool) -> None:
+    def __init__(
+        self, model: LanguageModel, pool: KVPool, eos_ids: Sequence[int], grammars: GrammarCompiler, rank: int = 0
+    ) -> None:
         self._model = model
         self._pool = pool
+        self._eos_ids = eos_ids
+        self._grammars = grammars
+        self._samples = rank == 0
+        self._states: dict[str, SamplingState] = {}
+        self._next = 1
+
+    def completed(self, plan: StepPlan) -> StepPlan:
+        """Return the plan with the tokens that were still coming when it was made; rank 0, before `step`."""
+        return msgspec.structs.replace(plan, sequences=[self._with_token(each) for each in plan.sequences])
 
     def step(self, plan: StepPlan) -> StepResult:
-        """Compute a step; blocks for its duration (10 ms to a few seconds on CPU)."""
+        """Compute a step; blocks for its duration (10 ms to a few seconds on CPU). Raises StepGap."""
+        check_number(self._next, plan.number)
+        self._next += 1
+        for rid in plan.ended:
+            self._states.pop(rid, None)
         rows, wanted = _logit_rows(plan)
         logits = self._model.forward(self._batch(plan, wanted), self._pool.tensor)
-        result = StepResult()
-        for item in rows:
-            if item.scored:
-                block = logits[item.first : item.first + item.scored]
-                count = item.work.sequence.request.sampling.prompt_logprobs or 0
-                result.prompt_logprobs[item.work.sequence.rid] = prompt_logprobs(block, item.targets, count)
-        sampling = [item for item in rows if item.samples]
-        if sampling:
-            chosen = logits[[item.first + item.scored for item in sampling]]
-            states = [item.work.sequence.sampling for item in sampling]
-            for item, token in zip(sampling, sample(chosen, states), strict=True):
-                result.sampled[item.work.sequence.rid] = token
+        result = StepResult(plan.number)
+        if self._samples:
+            self._score(rows, logits, result)
+            self._sample(rows, logits, result)
         return result
+
+    def _with_token(self, step: SequenceStep) -> SequenceStep:
+        if step.tokens != [COMING]:
+            return step
+        return msgspec.structs.replace(step, tokens=self._states[step.rid].output_ids[-1:])
+
+    def _score(self, rows: list[_Rows], logits: torch.Tensor, result: StepResult) -> None:
+        for item in rows:
+            if (score := item.step.score) is not None:
+                block = logits[item.first : item.first + item.scored]
+                result.prompt_logprobs[item.step.rid] = prompt_logprobs(block, score.targets, score.alternatives)
+
+    def _sample(self, rows: list[_Rows], logits: torch.Tensor, result: StepResult) -> None:
+        sampling = [item for item in rows if item.step.samples]
+        if not sampling:
+            return
+        states = [self._state(item.step) for item in sampling]
+        chosen = logits[[item.first + item.scored for item in sampling]]
+        for item, state, token in zip(sampling, states, sample(chosen, states), strict=True):
+            result.sampled[item.step.rid] = token
+            if state.grammar is not None and (problem := state.grammar.problem) is not None:
+                result.problems[item.step.rid] = problem
+            # At once: the next step may be in the queue already, and penalties and grammars need this token.
+            state.record(token.token_id)
+
+    def _state(self, step: SequenceStep) -> SamplingState:
+        if step.sampling is not None:
+            self._states[step.rid] = self._started(step.sampling)
+        return self._states[step.rid]
+
+    def _started(self, start: SamplingStart) -> SamplingState:
+        text = start.params.grammar
+        grammar = None if text is None else self._grammars.start(text)
+        state = SamplingState(start.params, start.prompt_ids, self._eos_ids, grammar)
+        for token_id in start.output_ids:
+            state.record(token_id)
+        return state
 
     def _batch(self, plan: StepPlan, wanted: list[int]) -> ForwardBatch:
         page_size = self._pool.layout.page_size
@@ -68,20 +113,19 @@ class Runner:
         positions: list[torch.Tensor] = []
         slots: list[torch.Tensor] = []
         slices = []
-        for work in plan.works:
-            end = work.start + work.length
-            context_pages = torch.tensor(work.sequence.pages[: -(-end // page_size)])
-            where = torch.arange(work.start, end)
-            slices.append(SequenceSlice(len(tokens), work.length, end, context_pages))
-            tokens += work.sequence.tokens[work.start : end]
+        for step in plan.sequences:
+            pages = torch.tensor(step.pages)
+            where = torch.arange(step.start, step.end)
+            slices.append(SequenceSlice(len(tokens), len(step.tokens), step.end, pages))
+            tokens += step.tokens
             positions.append(where)
-            slots.append(context_pages[where // page_size] * page_size + where % page_size)
+            slots.append(pages[where // page_size] * page_size + where % page_size)
         return ForwardBatch(
             token_ids=torch.tensor(tokens),
             positions=torch.cat(positions),
             slots=torch.cat(slots),
             sequences=tuple(slices),
-            decodes=len(plan.decodes),
+            decodes=plan.decodes,
             logit_rows=torch.tensor(wanted, dtype=torch.int64),
         )
 
@@ -91,22 +135,13 @@ def _logit_rows(plan: StepPlan) -> tuple[list[_Rows], list[int]]:
     rows: list[_Rows] = []
     wanted: list[int] = []
     start = 0
-    for work in plan.works:
-        scored = _scored_positions(work)
-        item = _Rows(work, len(wanted), len(scored), [work.sequence.tokens[at + 1] for at in scored])
-        wanted += [start + at - work.start for at in scored]
-        if item.samples:
-            wanted.append(start + work.length - 1)
-        rows.append(item)
-        start += work.length
+    for step in plan.sequences:
+        scored = 0 if step.score is None else len(step.score.targets)
+        rows.append(_Rows(step, len(wanted), scored))
+        if step.score is not None:
+            first = start + step.score.first - step.start
+            wanted += range(first, first + scored)
+        if step.samples:
+            wanted.append(start + len(step.tokens) - 1)
+        start += len(step.tokens)
     return rows, wanted
-
-
-def _scored_positions(work: Work) -> list[int]:
-    """Return the positions in this work whose next token is a prompt token that wants a logprob."""
-    params = work.sequence.request.sampling
-    if params.prompt_logprobs is None:
-        return []
-    first = max(work.start, params.prompt_logprobs_start - 1)
-    last = min(work.start + work.length, work.sequence.prompt_length - 1)
-    return list(range(first, last))

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from engine.kvcache.prefix_cache import Lease
 from engine.messages import Generate, TokenLogprob
-from engine.model.sampling import SamplingState
+from engine.model.end_rule import EndRule
 from engine.observe.records import RoomRecord
 from engine.scheduler.failures import Ending
 
@@ -41,9 +41,11 @@ class Sequence:
 
     request: Generate
     record: RoomRecord
-    sampling: SamplingState
+    ends: EndRule
+    token_limit: int
+    """Output tokens that are sampled here; a prefill samples one for each room."""
     tokens: list[int]
-    """Prompt and output so far."""
+    """Prompt and output so far, as far as the loop knows them."""
     arrival: int
     """Order of arrival; the smallest is the oldest."""
     arrived_at: float
@@ -54,6 +56,14 @@ class Sequence:
     phase_since: float
     computed: int = 0
     """Tokens whose KV is certainly right: computed here, or landed."""
+    planned: int = 0
+    """Tokens whose KV is there when the steps that have been handed out are done; never less than `computed`."""
+    coming: int = 0
+    """Tokens that these steps sample, and that the loop does not know yet."""
+    last_step: int = 0
+    """Number of the last step that it has a part in: until that is done, its pages may be written to."""
+    is_begun: bool = False
+    """The runner keeps a sampling state for it."""
     pages: list[int] = field(default_factory=list)
     """All its pages in order; the first may belong to the prefix cache (`lease`)."""
     lease: Lease = field(default_factory=Lease)
@@ -72,9 +82,29 @@ class Sequence:
         return len(self.request.prompt_ids)
 
     @property
+    def output_ids(self) -> list[int]:
+        """Return the output tokens that the loop knows."""
+        return self.tokens[self.prompt_length :]
+
+    @property
+    def length(self) -> int:
+        """Tokens, those included that are coming."""
+        return len(self.tokens) + self.coming
+
+    @property
     def pending(self) -> int:
-        """Tokens still to be computed before the next one can be sampled."""
-        return len(self.tokens) - self.computed
+        """Tokens that are in no step yet, and must be before another one can be sampled."""
+        return self.length - self.planned
+
+    @property
+    def is_decoding(self) -> bool:
+        """Its prompt is computed, or will be by the steps that are handed out."""
+        return self.phase is Phase.DECODING or (self.phase is Phase.PROMPT and self.coming > 0)
+
+    @property
+    def wants_more(self) -> bool:
+        """The limit leaves it a token beyond those that are coming."""
+        return self.length - self.prompt_length < self.token_limit
 
     @property
     def cached(self) -> int:

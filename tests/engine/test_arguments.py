@@ -32,7 +32,8 @@ def test_every_setting_has_a_flag() -> None:
     config = parse_config(
         ["--model", "m", "--role", "decode", "--peers", "a:1,b:2", "--peers", "c:3", "--served-name", "s",
          "--instance", "i", "--host", "127.0.0.2", "--dtype", "float32", "--log-level", "debug", "--no-checksums",
-         "--no-prefix-cache", "--insecure", "--enable-failpoints", "--recheck-prompts", "--flight-file", "f", *numbers]
+         "--schedule", "normal", "--no-prefix-cache", "--insecure", "--enable-failpoints", "--recheck-prompts",
+         "--flight-file", "f", *numbers]
     )  # fmt: skip
     defaults = msgspec.structs.asdict(parse_config(UNIFIED))
     same = {name for name, value in msgspec.structs.asdict(config).items() if value == defaults[name]}

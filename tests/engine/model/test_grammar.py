@@ -11,7 +11,7 @@ import torch
 from engine.frontend.tokenizer import Tokenizer, load_tokenizer
 from engine.messages import SamplingParams
 from engine.model.grammar import GrammarCompiler, GrammarState, token_table
-from engine.model.sampling import SamplingState, finish_of, sample
+from engine.model.sampling import SamplingState, sample
 
 llguidance = pytest.importorskip("llguidance")
 
@@ -57,7 +57,7 @@ def test_random_logits_become_an_object_and_an_end(compiler: GrammarCompiler, to
         while finish is None:
             [chosen] = sample(torch.randn(1, 264, generator=chance), [state])
             state.record(chosen.token_id)
-            finish = finish_of(chosen.token_id, state)
+            finish = state.ends.finish(chosen.token_id, len(state.output_ids))
         assert finish == "stop"
         said = json.loads(tokenizer.decode(state.output_ids[:-1], skip_special=False))
         assert said in ({"yes": True}, {"yes": False})

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from engine.messages import FinishReason, SamplingParams
-from engine.model.sampling import SamplingState, finish_of, sample, uniform
+from engine.model.sampling import SamplingState, sample, uniform
 
 PROBABILITIES = [0.05, 0.5, 0.15, 0.3]
 LOGITS = [math.log(one) for one in PROBABILITIES]
@@ -233,4 +233,4 @@ def test_broken_logits_are_told_and_spoil_no_neighbour(wrong: float, temperature
 )
 def test_why_an_answer_ends(output: tuple[int, ...], params: dict[str, object], expected: FinishReason | None) -> None:
     """The last of the recorded tokens ends the answer, or not."""
-    assert finish_of(output[-1], state(*output, **params)) == expected
+    assert state(*output, **params).ends.finish(output[-1], len(output)) == expected

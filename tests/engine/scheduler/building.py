@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
-from typing import NoReturn
 
-from engine.config import EngineConfig, Role
+from engine.config import EngineConfig, Role, Schedule
 from engine.kvcache.pages import PageLedger
 from engine.kvcache.prefix_cache import PrefixCache
 from engine.messages import Abort, Delta, Drain, Failure, Generate, RoomRef, SamplingParams, ToScheduler
-from engine.model.grammar import GrammarCompiler
 from engine.model.sampling import Sampled
 from engine.observe.journal import Journal
 from engine.observe.records import RoomRecord, Sample
 from engine.scheduler.book import Book
 from engine.scheduler.loop import Loop
-from engine.scheduler.plan import Planner, StepPlan
+from engine.scheduler.planner import Planner
 from engine.scheduler.progress import Progress
 from engine.scheduler.roles import Decode, Prefill, Unified
 from engine.scheduler.runner import StepResult
+from engine.scheduler.step_plan import COMING, SequenceStep, StepPlan
 from engine.transfer.interface import Event, FailReason, FirstToken, Landed
 from tests.engine.clock import ManualClock
 
@@ -39,6 +39,7 @@ def config(role: Role, **changes: object) -> EngineConfig:
         "chunk_tokens": 8,
         "max_running": 4,
         "max_queued": 8,
+        "schedule": Schedule.NORMAL,
     }
     return EngineConfig(**(values | changes))  # type: ignore[arg-type]
 
@@ -77,30 +78,58 @@ class ScriptedInbox:
 
 
 @dataclass
-class CountingRunner:
-    """A fake of the model and the pool: the token after n tokens is 100 + n, so tokens show what was computed.
+class CountingExecutor:
+    """A fake of the ranks: the token after n tokens is 100 + n, so tokens show what was computed.
 
     Each page remembers the tokens that it was computed from; a step fails that attends to a page of other tokens.
+    A step is computed as late as can be, when its result is taken: whoever gets its pages too early spoils it.
     """
 
     page_size: int
+    results_wait: bool = False
+    """`take` gives one result, of a step that was there before this turn; else all."""
     plans: list[StepPlan] = field(default_factory=list)
     memory: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
     """Page and slot -> all tokens up to this one."""
     broken: set[str] = field(default_factory=set)
     """Sequences whose logits are NaN."""
+    ends_at: dict[str, int] = field(default_factory=dict)
+    """After so many tokens this sequence samples EOS."""
+    begun: set[str] = field(default_factory=set)
+    """Sequences whose sampling state is kept."""
+    waiting: deque[StepPlan] = field(default_factory=deque)
 
-    def step(self, plan: StepPlan) -> StepResult:
+    def submit(self, plan: StepPlan) -> None:
         self.plans.append(plan)
-        result = StepResult()
-        for work in plan.works:
-            sequence, end = work.sequence, work.start + work.length
-            self.write(sequence.tokens, sequence.pages, work.start, end)
-            self.check(sequence.tokens, sequence.pages, end)
-            if work.samples and not work.sequence.scores_only:
-                rid = work.sequence.rid
-                result.sampled[rid] = Sampled(100 + end, None, rid not in self.broken)
+        self.waiting.append(plan)
+
+    def take(self) -> list[StepResult]:
+        count = min(1, len(self.waiting)) if self.results_wait else len(self.waiting)
+        return [self._computed(self.waiting.popleft()) for _ in range(count)]
+
+    def _computed(self, plan: StepPlan) -> StepResult:
+        self.begun -= set(plan.ended)
+        result = StepResult(plan.number)
+        for step in plan.sequences:
+            before = () if step.start == 0 else self._at(step.pages, step.start - 1)
+            tokens = [*before, *(self._token(step.rid, step.start) if t == COMING else t for t in step.tokens)]
+            self.write(tokens, step.pages, step.start, step.end)
+            self.check(tokens, step.pages, step.end)
+            if step.samples:
+                self._begin(step)
+                token = self._token(step.rid, step.end)
+                result.sampled[step.rid] = Sampled(token, None, step.rid not in self.broken)
         return result
+
+    def _begin(self, step: SequenceStep) -> None:
+        assert (step.sampling is None) == (step.rid in self.begun), "told once, before anything depends on it"
+        self.begun.add(step.rid)
+
+    def _token(self, rid: str, after: int) -> int:
+        return EOS if self.ends_at.get(rid) == after else 100 + after
+
+    def _at(self, pages: list[int], at: int) -> tuple[int, ...]:
+        return self.memory[pages[at // self.page_size], at % self.page_size]
 
     def write(self, tokens: list[int], pages: list[int], start: int, end: int) -> None:
         """Compute the KV of some tokens of a sequence."""
@@ -110,22 +139,22 @@ class CountingRunner:
     def check(self, tokens: list[int], pages: list[int], end: int) -> None:
         """Fail unless the pages hold the KV of these very tokens."""
         for at in range(end):
-            assert self.memory[pages[at // self.page_size], at % self.page_size] == tuple(tokens[: at + 1])
+            assert self._at(pages, at) == tuple(tokens[: at + 1])
 
 
 class ScriptedTransfer:
     """A fake of both transfer sides: notes the loop's calls, hands out the events the test puts in.
 
-    What lands is read into the runner's pages, but for the cached prefix.
+    What lands is read into the executor's pages, but for the cached prefix.
     """
 
     control_endpoint = "tcp://127.0.0.1:1"
     wakeup_fd = -1
 
-    def __init__(self, runner: CountingRunner) -> None:
+    def __init__(self, executor: CountingExecutor) -> None:
         self.calls: list[tuple[object, ...]] = []
         self.events: list[Event] = []
-        self._runner = runner
+        self._executor = executor
         self._prompts: dict[str, list[int]] = {}
         self._granted: dict[str, tuple[list[int], int]] = {}
 
@@ -134,7 +163,7 @@ class ScriptedTransfer:
         for event in events:
             if isinstance(event, Landed) and event.first.finish is None:
                 prompt, (pages, prefix) = self._prompts[event.rid], self._granted[event.rid]
-                self._runner.write(prompt, pages, prefix, len(prompt))
+                self._executor.write(prompt, pages, prefix, len(prompt))
         return events
 
     def fail(self, rid: str, reason: FailReason, detail: str) -> None:
@@ -178,11 +207,6 @@ class ScriptedTransfer:
         return {}
 
 
-def no_tokenizer() -> NoReturn:
-    """Stand for the tokenizer of the fake model, which has none."""
-    raise AssertionError("no test of the loop uses a grammar")
-
-
 class Rig:
     """A loop of one role with fakes around it; `turn` lets it go round."""
 
@@ -190,11 +214,12 @@ class Rig:
         self.config = config(role, **changes)
         self.clock = ManualClock()
         self.inbox = ScriptedInbox()
-        self.runner = CountingRunner(self.config.page_size)
-        self.transfer = ScriptedTransfer(self.runner)
+        self.executor = CountingExecutor(self.config.page_size, self.config.schedule is Schedule.OVERLAP)
+        self.transfer = ScriptedTransfer(self.executor)
         self.pages = PageLedger(self.config.kv_tokens // self.config.page_size)
         self.cache = PrefixCache(self.config.page_size, self.pages, self.config.prefix_cache)
         self.book = Book(self.clock, self.config.page_size, self.pages, self.cache, Journal(self.clock))
+        self.progress = Progress()
         self.planner = Planner(self.config, self.book)
         behaviour = {
             Role.UNIFIED: lambda: Unified(self.book),
@@ -208,10 +233,9 @@ class Rig:
             self.book,
             self.planner,
             behaviour,
-            self.runner,  # type: ignore[arg-type]
-            Progress(),
+            self.executor,
+            self.progress,
             (EOS,),
-            GrammarCompiler(no_tokenizer),
         )
 
     def send(self, *messages: Generate | Abort | Drain) -> None:
@@ -232,11 +256,21 @@ class Rig:
     def turn_until_idle(self, most: int = 500) -> None:
         """Let the loop go round until nothing is computed any more."""
         for _ in range(most):
-            before = len(self.runner.plans)
+            before = len(self.executor.plans)
             self.loop.turn()
-            if len(self.runner.plans) == before:
+            if len(self.executor.plans) == before and not self.executor.waiting:
                 return
         raise AssertionError(f"still computing after {most} turns")
+
+    def chunks(self, step: int | None = None) -> list[tuple[str, int, int]]:
+        """Return (rid, start, length) of each prompt chunk that was handed out, or of those of one step (from 0)."""
+        plans = self.executor.plans if step is None else [self.executor.plans[step]]
+        return [(one.rid, one.start, len(one.tokens)) for plan in plans for one in plan.sequences[plan.decodes :]]
+
+    def decodes(self, step: int) -> list[str]:
+        """Return who decodes in a step (from 0; -1: the last one)."""
+        plan = self.executor.plans[step]
+        return [one.rid for one in plan.sequences[: plan.decodes]]
 
     def tokens(self, rid: str) -> list[int]:
         """Return the tokens a sequence was told."""

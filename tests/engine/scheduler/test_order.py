@@ -20,14 +20,14 @@ def test_a_short_prompt_goes_before_the_rest_of_a_long_one() -> None:
     rig = Rig(Role.UNIFIED, kv_tokens=256)
     rig.send(generate("long", prompt=64))
     rig.send(generate("short", 0, prompt_ids=prompt(1, 4)))
-    assert [(w.sequence.rid, w.length) for w in rig.runner.plans[1].chunks] == [("short", 4), ("long", 4)]
+    assert rig.chunks(1) == [("short", 0, 4), ("long", 8, 4)]
 
 
 def test_a_long_prompt_is_overtaken_only_as_long_as_it_would_take_itself() -> None:
     """40 tokens, and every 2 ms a prompt of 8 that fills a whole step: those of the first 32 ms go first."""
     rig = Rig(Role.UNIFIED, kv_tokens=4096, max_queued=200)
     rig.send(generate("long", prompt=40, max_tokens=1))
-    first_chunk = rig.runner.plans[0].chunks[0].length
+    first_chunk = rig.chunks(0)[0][2]
     came: dict[str, int] = {}
     for number in range(1, 100):
         rig.clock.advance(0.002)
@@ -35,7 +35,7 @@ def test_a_long_prompt_is_overtaken_only_as_long_as_it_would_take_itself() -> No
         rig.send(generate(str(number), 0, prompt_ids=prompt(number, 8), max_tokens=1))
         if rig.tokens("long"):
             break
-    before = [work.sequence.rid for plan in rig.runner.plans for work in plan.chunks if work.sequence.rid != "long"]
+    before = [rid for rid, _, _ in rig.chunks() if rid != "long"]
     # 40 - 8 tokens are left after the first step: as if the long one had come 32 ms later; the others, 8 ms.
     assert first_chunk == 8
     assert max(came[rid] for rid in before) <= 32 - 8
@@ -47,7 +47,7 @@ def test_equal_prompts_go_in_the_order_of_arrival() -> None:
     rig = Rig(Role.UNIFIED, kv_tokens=256)
     rig.send(*(generate(rid, 0, prompt_ids=prompt(at, 8)) for at, rid in enumerate("abcd")))
     rig.turn_until_idle()
-    assert [work.sequence.rid for plan in rig.runner.plans for work in plan.chunks] == list("abcd")
+    assert [rid for rid, _, _ in rig.chunks()] == list("abcd")
 
 
 def test_a_prompt_at_work_goes_on_when_the_next_lacks_pages() -> None:
@@ -56,7 +56,7 @@ def test_a_prompt_at_work_goes_on_when_the_next_lacks_pages() -> None:
     rig.send(generate("long", prompt=28, max_tokens=1))
     rig.send(generate("short", 0, prompt_ids=prompt(1, 8), max_tokens=1))
     rig.turn_until_idle()
-    assert [w.sequence.rid for plan in rig.runner.plans for w in plan.chunks] == ["long"] * 4 + ["short"]
+    assert [rid for rid, _, _ in rig.chunks()] == ["long"] * 4 + ["short"]
     assert rig.everything_is_free()
 
 
@@ -66,8 +66,7 @@ def test_a_prompt_waits_for_the_shared_pages_only() -> None:
     rig.send(generate("long", prompt=64))
     rig.send(generate("short", 0, prompt_ids=[10, 11, 12, 13, 99]))
     rig.turn_until_idle()
-    chunks = [(work.sequence.rid, work.start, work.length) for plan in rig.runner.plans for work in plan.chunks]
-    assert chunks.index(("short", 4, 1)) < 4
+    assert rig.chunks().index(("short", 4, 1)) < 4
 
 
 def test_the_last_that_runs_on_decode_waits_for_pages_that_are_read() -> None:

@@ -23,7 +23,7 @@ from tests.engine.scheduler.building import Rig, generate
 
 def computed(rig: Rig, rid: str) -> int:
     """Return how many prompt tokens were computed for a sequence."""
-    return sum(work.length for plan in rig.runner.plans for work in plan.chunks if work.sequence.rid == rid)
+    return sum(length for one, _, length in rig.chunks() if one == rid)
 
 
 def told_as_cached(rig: Rig, rid: str) -> int:
@@ -101,7 +101,7 @@ def test_who_waits_for_another_is_overtaken() -> None:
     """While a choice waits for the first one's pages, a prompt that shares nothing goes on."""
     rig = Rig(Role.UNIFIED, kv_tokens=256, chunk_tokens=32)
     rig.send(generate("a", prompt=12), generate("twin", prompt=12), generate("other", prompt=0, prompt_ids=[1] * 16))
-    assert [w.sequence.rid for w in rig.runner.plans[0].chunks] == ["a", "other"]
+    assert [rid for rid, _, _ in rig.chunks(0)] == ["a", "other"]
 
 
 def test_who_waited_for_one_that_ended_early_computes_itself() -> None:
@@ -128,7 +128,7 @@ def test_scored_tokens_are_computed() -> None:
 def test_pages_of_broken_logits_are_not_kept() -> None:
     """NaN in the pool would spoil whoever finds it: afterwards nothing is cached."""
     rig = Rig(Role.UNIFIED)
-    rig.runner.broken.add("bad")
+    rig.executor.broken.add("bad")
     rig.send(generate("bad", prompt=19))
     rig.turn_until_idle()
     assert rig.pages.free_count == rig.pages.total

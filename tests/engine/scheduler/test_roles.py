@@ -42,7 +42,7 @@ def test_prefill_computes_only_what_was_offered() -> None:
     rig.send(generate("a", prompt=9, room=7))
     rig.turn(3)
     assert rig.transfer.calls == [("announce", "a", 7)]
-    assert rig.runner.plans == []
+    assert rig.executor.plans == []
     assert rig.pages.free_count == rig.pages.total
 
 
@@ -88,7 +88,7 @@ def test_a_failure_in_the_middle_of_a_prompt_stops_its_computation() -> None:
     rig.happen(Paired("a"))
     rig.happen(Failed("a", FailReason.PEER_GONE, "decode-0 went away"))
     rig.turn_until_idle()
-    assert sum(work.length for plan in rig.runner.plans for work in plan.chunks) == 8
+    assert sum(length for _, _, length in rig.chunks()) == 8
     failure = rig.inbox.of("a")[-1]
     assert isinstance(failure, Failure)
     assert (failure.status, failure.code) == (502, "peer_gone")

@@ -15,14 +15,14 @@ def test_a_prompt_is_computed_in_chunks_of_whole_pages() -> None:
     rig = Rig(Role.UNIFIED)
     rig.send(generate("a", prompt=19, max_tokens=1))
     rig.turn_until_idle()
-    assert [work.length for plan in rig.runner.plans for work in plan.chunks] == [8, 8, 3]
+    assert [length for _, _, length in rig.chunks()] == [8, 8, 3]
 
 
 def test_two_prompts_share_a_step_and_the_second_stops_at_a_page() -> None:
     """After 3 tokens of the first, 5 of the budget are left: one whole page of the second."""
     rig = Rig(Role.UNIFIED)
     rig.send(generate("a", prompt=3), generate("b", prompt=9))
-    assert [(w.sequence.rid, w.length) for w in rig.runner.plans[0].chunks] == [("a", 3), ("b", 4)]
+    assert rig.chunks(0) == [("a", 0, 3), ("b", 0, 4)]
 
 
 def test_tokens_follow_from_all_tokens_before_them() -> None:
@@ -47,9 +47,8 @@ def test_decoding_goes_on_while_another_prompt_is_computed() -> None:
     rig = Rig(Role.UNIFIED)
     rig.send(generate("a", prompt=4, max_tokens=20))
     rig.send(generate("b", prompt=8))
-    plan = rig.runner.plans[-1]
-    assert [w.sequence.rid for w in plan.decodes] == ["a"]
-    assert [w.sequence.rid for w in plan.chunks] == ["b"]
+    assert rig.decodes(-1) == ["a"]
+    assert [rid for rid, _, _ in rig.chunks(-1)] == ["b"]
 
 
 def test_the_youngest_is_retracted_and_gets_the_same_tokens() -> None:
@@ -68,7 +67,7 @@ def test_the_oldest_is_never_retracted() -> None:
     rig = Rig(Role.UNIFIED, kv_tokens=32)
     rig.send(generate("old", prompt=8, max_tokens=20), *(generate(f"y{i}", prompt=6, max_tokens=20) for i in range(3)))
     rig.turn_until_idle()
-    steps = [any(w.sequence.rid == "old" for w in plan.decodes) for plan in rig.runner.plans]
+    steps = ["old" in rig.decodes(step) for step in range(len(rig.executor.plans))]
     assert steps.index(True) + 19 == len(steps) - steps[::-1].index(True)
 
 
@@ -139,7 +138,7 @@ def test_a_drain_finishes_what_is_there_and_refuses_the_rest() -> None:
 def test_broken_logits_fail_their_request_and_no_other() -> None:
     """NaN in one row: that client gets 500, its neighbour its tokens."""
     rig = Rig(Role.UNIFIED)
-    rig.runner.broken.add("bad")
+    rig.executor.broken.add("bad")
     rig.send(generate("bad", prompt=4), generate("good", prompt=4, max_tokens=3))
     rig.turn_until_idle()
     (answer,) = rig.inbox.of("bad")

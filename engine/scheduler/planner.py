@@ -2,39 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from engine.config import EngineConfig
 from engine.kvcache.pages import Owner
 from engine.scheduler.book import Book
 from engine.scheduler.sequence import Phase, Sequence
+from engine.scheduler.step import Step, Work
 
 AGING_TOKENS_PER_S = 1000.0
 """About what one core computes of a small model: who waits as long as its own prompt takes is overtaken no more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """Tokens `start .. start + length` of a sequence; `samples` when its next token follows from them."""
-
-    sequence: Sequence
-    start: int
-    length: int
-    samples: bool
-
-
-@dataclass(frozen=True, slots=True)
-class StepPlan:
-    """One step. Decodes (length 1) stand before chunks."""
-
-    number: int
-    decodes: tuple[Work, ...]
-    chunks: tuple[Work, ...]
-
-    @property
-    def works(self) -> tuple[Work, ...]:
-        """Return all work in the order of the forward batch."""
-        return self.decodes + self.chunks
 
 
 class Planner:
@@ -53,6 +28,11 @@ class Planner:
     instead: its pages are with rooms that are being read, and these end. Admission demands prompt + max_tokens <= pool,
     so the oldest can always finish.
 
+    **Ahead.** With `--schedule overlap` a step is planned while the one before it runs, so the last token of a decode
+    may be still to come: its position is known, and that is all that planning needs. A sequence that will turn out to
+    have ended with that token is in the step once too often, and what it gives is dropped. Nobody is retracted while a
+    step runs: who lacks a page waits for its end, which may bring pages.
+
     **Sharing.** What two prompts share is computed once: a sequence does not enter while another one is at work on
     whole pages that both begin with. It waits for these pages only (they are shared chunk by chunk), and for one that
     has entered before it, which needs nothing from it; so it never waits in a circle.
@@ -66,29 +46,40 @@ class Planner:
         self._number = 0
         self.retractions = 0
 
-    def next_step(self, now: float) -> StepPlan | None:
-        """Return the next step, or None when there is nothing to compute."""
-        decodes = self._decodes(now)
+    def next_step(self, now: float, *, others_run: bool) -> Step | None:
+        """Return the next step, to be handed out, or None when there is nothing to compute now.
+
+        `others_run`: steps are handed out whose results the loop has not seen.
+        """
+        if not self._make_room(now, others_run):
+            return None
+        decodes = [
+            Work(sequence, sequence.planned, 1, samples=True)
+            for sequence in self._decoding()
+            if self._has_room(sequence)
+        ]
         chunks = self._chunks(now)
         if not decodes and not chunks:
             return None
         self._number += 1
-        return StepPlan(self._number, tuple(decodes), tuple(chunks))
+        return Step(self._number, tuple(decodes), tuple(chunks))
 
-    def _decodes(self, now: float) -> list[Work]:
-        for sequence in self._queues.in_phase(Phase.DECODING):
-            while sequence.phase is Phase.DECODING and not self._grow(sequence):
+    def _decoding(self) -> list[Sequence]:
+        return [each for each in self._queues.running() if each.is_decoding and each.wants_more]
+
+    def _make_room(self, now: float, others_run: bool) -> bool:
+        """Give each decode a page for its next token; False when somebody must be retracted and steps run."""
+        for sequence in self._decoding():
+            while sequence.is_decoding and not self._grow(sequence):
+                if others_run:
+                    return False
                 if self._queues.running() == [sequence]:
                     break
                 self._retract_youngest(now)
-        return [
-            Work(sequence, sequence.computed, 1, samples=True)
-            for sequence in self._queues.in_phase(Phase.DECODING)
-            if self._has_room(sequence)
-        ]
+        return True
 
     def _has_room(self, sequence: Sequence) -> bool:
-        return len(sequence.tokens) <= len(sequence.pages) * self._config.page_size
+        return sequence.length <= len(sequence.pages) * self._config.page_size
 
     def _grow(self, sequence: Sequence) -> bool:
         if self._has_room(sequence):
@@ -112,7 +103,8 @@ class Planner:
         chunks = []
         is_full = False
         at_work = self._queues.in_phase(Phase.PROMPT)
-        for sequence in sorted(at_work + self._queues.in_phase(Phase.WAITING), key=_turn):
+        unplanned = [sequence for sequence in at_work if sequence.pending and not sequence.coming]
+        for sequence in sorted(unplanned + self._queues.in_phase(Phase.WAITING), key=_turn):
             if budget == 0:
                 break
             if sequence.phase is Phase.WAITING:
@@ -125,7 +117,8 @@ class Planner:
             length = self._chunk_length(sequence, budget)
             if length == 0:
                 break
-            chunks.append(Work(sequence, sequence.computed, length, samples=length == sequence.pending))
+            samples = length == sequence.pending and not sequence.scores_only
+            chunks.append(Work(sequence, sequence.planned, length, samples))
             budget -= length
         return chunks
 
@@ -133,15 +126,15 @@ class Planner:
         """Whole pages, but for the last chunk: a chunk that is sent must end on a page."""
         if sequence.pending <= budget:
             return sequence.pending
-        end = (sequence.computed + budget) // self._config.page_size * self._config.page_size
-        return max(0, end - sequence.computed)
+        end = (sequence.planned + budget) // self._config.page_size * self._config.page_size
+        return max(0, end - sequence.planned)
 
     def _admit(self, sequence: Sequence, now: float) -> bool:
         if len(self._queues.running()) >= self._config.max_running:
             return False
         if not self.take_for(sequence, Owner.RUNNING):
             return False
-        sequence.computed = sequence.cached
+        sequence.computed = sequence.planned = sequence.cached
         sequence.enter(Phase.PROMPT, now)
         return True
 
