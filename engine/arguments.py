@@ -13,6 +13,7 @@ import msgspec
 from engine.config import EngineConfig, Role, Schedule
 from engine.errors import ConfigError
 from engine.frontend.rendezvous import split_peer
+from engine.transfer.control_key import ControlKey
 
 DEFAULT_PORTS = {Role.PREFILL: 30000, Role.DECODE: 30002, Role.UNIFIED: 30000}
 DTYPES = ("bfloat16", "float32", "float64")
@@ -59,9 +60,10 @@ def parse_config(argv: list[str]) -> EngineConfig:
     given.setdefault("served_name", Path(given["model"]).name.removesuffix(".gguf"))
     given.setdefault("instance", f"{role}-{given['port']}")
     given["peers"] = _peers(given.pop("peers", []), role)
-    for key in ("api_key", "admin_key"):
+    for key in ("api_key", "admin_key", "control_key"):
         given[key] = _read_key(given.pop(f"{key}_file", None), f"--{key.replace('_', '-')}-file")
     config = EngineConfig(**given | {"role": role, "incarnation": secrets.token_hex(16)})
+    _check_control_key(config)
     _check_together(config)
     return config
 
@@ -97,9 +99,14 @@ def _parser() -> argparse.ArgumentParser:
     add("--log-level", choices=LOG_LEVELS, help=f"(default: {_default('log_level')})")
     add("--api-key-file", metavar="FILE", help="file with the key that generating requests need")
     add("--admin-key-file", metavar="FILE", help="file with the key for /rooms, /abort_request, /drain")
+    add(
+        "--control-key-file",
+        metavar="FILE",
+        help="file with the deployment's CURVE secret key: encrypts the control channel between prefill and decode",
+    )
     add("--no-checksums", dest="checksums", action="store_false", help="do not verify transferred KV pages")
     add("--no-prefix-cache", dest="prefix_cache", action="store_false", help="do not keep the KV of ended prompts")
-    add("--insecure", action="store_true", help="allow a --host off this machine without a key")
+    add("--insecure", action="store_true", help="allow a --host off this machine without keys")
     add(
         "--flight-file",
         metavar="FILE",
@@ -154,6 +161,16 @@ def _read_key(file: str | None, option: str) -> str | None:
     if not key:
         raise ConfigError(f"{option} {file}: the file is empty")
     return key
+
+
+def _check_control_key(config: EngineConfig) -> None:
+    try:
+        ControlKey.of(config.control_key)
+    except ValueError as error:
+        raise ConfigError(
+            f"--control-key-file: {error}; make one with "
+            "`python -c 'import zmq; print(zmq.curve_keypair()[1].decode())'`"
+        ) from error
 
 
 def _check_together(config: EngineConfig) -> None:

@@ -71,6 +71,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     api_key: str | None = None
     admin_key: str | None = None
+    control_key: str | None = None
+    """CURVE secret key of the control channel in Z85, the same on every instance of a deployment."""
     checksums: bool = True
     prefix_cache: bool = True
     """Keep the KV of prompts that have ended, until their pages are needed."""

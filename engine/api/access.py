@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from engine.api.service import service_of
-from engine.config import EngineConfig
+from engine.config import EngineConfig, Role
 from engine.errors import ConfigError, RequestError
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -51,13 +51,18 @@ def is_loopback(host: str) -> bool:
 
 
 def check_exposure(config: EngineConfig) -> None:
-    """Raise ConfigError when the instance would be open to other machines without a key."""
-    if is_loopback(config.host) or config.api_key is not None or config.insecure:
+    """Raise ConfigError when the instance would be open to other machines without its keys."""
+    if is_loopback(config.host) or config.insecure:
         return
-    raise ConfigError(
-        f"--host {config.host}: other machines could reach this instance without a key; "
-        "give --api-key-file, bind 127.0.0.1, or accept it with --insecure"
-    )
+    needed = {"--api-key-file": config.api_key}
+    if config.role is not Role.UNIFIED:
+        needed["--control-key-file"] = config.control_key
+    missing = [flag for flag, key in needed.items() if key is None]
+    if missing:
+        raise ConfigError(
+            f"--host {config.host}: other machines could reach this instance without a key; "
+            f"give {' and '.join(missing)}, bind 127.0.0.1, or accept it with --insecure"
+        )
 
 
 def _check_key(request: Request, config: EngineConfig) -> None:

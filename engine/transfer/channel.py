@@ -7,6 +7,8 @@ repeated by its outbox.
 How a broken connection is noticed (measured, libzmq 4.3.5): DEALER with RECONNECT_IVL -1 reports DISCONNECTED
 or CLOSED on its monitor and stays dead; ROUTER with ROUTER_MANDATORY fails the next send with EHOSTUNREACH
 within 2 ms of a kill -9, and heartbeats go out every 0.5 s. So both sides know within a heartbeat.
+
+With a control key the channel is encrypted and closed to strangers (`engine.transfer.control_key`).
 """
 
 from __future__ import annotations
@@ -16,11 +18,15 @@ from enum import StrEnum
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
+from engine.transfer.control_key import ControlKey, Doorkeeper
 from engine.transfer.frames import MAX_FRAME_BYTES
 
 HIGH_WATER_MARK = 10_000
 CONNECT_TIMEOUT_MS = 2_000
 GOODBYE_LINGER_MS = 200
+HANDSHAKE_FAILED = (
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+)
 
 
 class Sent(StrEnum):
@@ -55,11 +61,20 @@ def _bounded(context: zmq.Context[zmq.Socket[bytes]], kind: int) -> zmq.Socket[b
 class PrefillChannel:
     """The ROUTER that decodes connect to; peers are told apart by their routing id."""
 
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], host: str) -> None:
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], host: str, key: ControlKey | None = None) -> None:
         self.socket = _bounded(context, zmq.ROUTER)
         self.socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        self._door = Doorkeeper(context, key) if key else None
+        if key:
+            self.socket.curve_secretkey = key.secret
+            self.socket.curve_server = True
         port = self.socket.bind_to_random_port(f"tcp://{host}")
         self.endpoint = f"tcp://{host}:{port}"
+
+    @property
+    def sockets(self) -> list[zmq.Socket[bytes]]:
+        """Return the sockets to wait for."""
+        return [self.socket, self._door.socket] if self._door else [self.socket]
 
     def send(self, routing_id: bytes, data: bytes) -> Sent:
         """Send to one peer without blocking."""
@@ -75,6 +90,8 @@ class PrefillChannel:
 
     def receive(self) -> tuple[bytes, bytes] | None:
         """Return (routing id, data) of the next message, or None; data is empty for other shapes."""
+        if self._door:
+            self._door.answer()
         try:
             parts = self.socket.recv_multipart(zmq.NOBLOCK)
         except zmq.Again:
@@ -84,25 +101,39 @@ class PrefillChannel:
     def close(self) -> None:
         """Close, giving a last GOODBYE up to 200 ms to leave."""
         self.socket.close(linger=GOODBYE_LINGER_MS)
+        if self._door:
+            self._door.socket.close()
 
 
 class DecodeChannel:
     """A DEALER to one prefill incarnation. Once broken it stays so: a new one is made after a new lookup."""
 
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], endpoint: str, routing_id: bytes) -> None:
+    def __init__(
+        self,
+        context: zmq.Context[zmq.Socket[bytes]],
+        endpoint: str,
+        routing_id: bytes,
+        key: ControlKey | None = None,
+    ) -> None:
         self.socket = _bounded(context, zmq.DEALER)
+        if key:
+            self.socket.curve_secretkey = key.secret
+            self.socket.curve_publickey = key.public
+            self.socket.curve_serverkey = key.public
         self.socket.setsockopt(zmq.ROUTING_ID, routing_id)
         self.socket.setsockopt(zmq.RECONNECT_IVL, -1)
         self.socket.setsockopt(zmq.CONNECT_TIMEOUT, CONNECT_TIMEOUT_MS)
-        watched = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED
+        watched = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED | HANDSHAKE_FAILED
         self.monitor = self.socket.get_monitor_socket(watched)
         self.state = Connection.CONNECTING
+        self.is_key_refused = False
         self.socket.connect(endpoint)
 
     def watch(self) -> Connection:
         """Read the monitor and return the connection's state."""
         while self.monitor.poll(0):
             event = recv_monitor_message(self.monitor)["event"]
+            self.is_key_refused |= bool(event & HANDSHAKE_FAILED)
             up = event == zmq.EVENT_HANDSHAKE_SUCCEEDED and self.state is Connection.CONNECTING
             self.state = Connection.UP if up else Connection.BROKEN
         return self.state

@@ -23,6 +23,7 @@ from engine.config import EngineConfig
 from engine.observe.journal import Journal
 from engine.transfer.clocks import OWN_PAUSE_S, PeerPulse
 from engine.transfer.contract import full_contract
+from engine.transfer.control_key import ControlKey
 from engine.transfer.counters import TransferCounters
 from engine.transfer.frames import End, Envelope, Frame, Geometry, Heartbeat, Hello, Refused, encode, kind_of
 from engine.transfer.inbox import Inbox
@@ -60,6 +61,7 @@ class ControlLoop(ABC, Generic[Item]):
         """(tick, longest step in seconds) of the scheduler loop, one tuple so that it is replaced at once."""
         self.closed = ThreadEvent()
         self.config = config
+        self.key = ControlKey.of(config.control_key)
         self.contract = full_contract(contract, geometry)
         self.geometry = geometry
         self.clock = clock

@@ -102,7 +102,7 @@ class LinkKeeper:
         link.pulse.hear(self._clock.monotonic())
         routing_id = f"{self._config.incarnation}/{link.number}".encode()
         try:
-            link.channel = DecodeChannel(self._context, answer.record.control_endpoint, routing_id)
+            link.channel = DecodeChannel(self._context, answer.record.control_endpoint, routing_id, self._control.key)
         except zmq.ZMQError as error:
             where = answer.record.control_endpoint
             return LinkLost(FailReason.UNREACHABLE, f"{link.instance}: cannot connect to {where}: {error}")
@@ -117,7 +117,8 @@ class LinkKeeper:
             if link.phase is LinkPhase.UP:
                 return LinkLost(FailReason.PEER_GONE, f"the connection to {link.instance} broke")
             endpoint = link.record.control_endpoint if link.record else ""
-            detail = f"the control channel of {link.instance} at {endpoint} refuses connections"
+            refusal = "our control key (--control-key-file)" if link.channel.is_key_refused else "connections"
+            detail = f"the control channel of {link.instance} at {endpoint} refuses {refusal}"
             return LinkLost(FailReason.UNREACHABLE, detail)
         now = self._clock.monotonic()
         if state is Connection.UP and link.phase is LinkPhase.CONNECTING and now >= link.next_beat:

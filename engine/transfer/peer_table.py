@@ -26,7 +26,7 @@ class PeerTable:
     def __init__(self, control: PrefillControl, context: zmq.Context[zmq.Socket[bytes]]) -> None:
         self.known: dict[bytes, DecodePeer] = {}
         self.nixl_metadata = b""
-        self.channel = PrefillChannel(context, control.config.host)
+        self.channel = PrefillChannel(context, control.config.host, control.key)
         self._control = control
         self._broken: list[DecodePeer] = []
 

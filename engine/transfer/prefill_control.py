@@ -62,7 +62,7 @@ class PrefillControl(ControlLoop[PrefillItem]):
     # -- the loop's frame ------------------------------------------------------------------------------------
 
     def _sockets(self) -> list[zmq.Socket[bytes]]:
-        return [self.peers.channel.socket]
+        return self.peers.channel.sockets
 
     def _pulses(self) -> list[PeerPulse]:
         return [peer.pulse for peer in self.peers.known.values()]

@@ -37,7 +37,7 @@ def test_every_setting_has_a_flag() -> None:
     )  # fmt: skip
     defaults = msgspec.structs.asdict(parse_config(UNIFIED))
     same = {name for name, value in msgspec.structs.asdict(config).items() if value == defaults[name]}
-    assert same == {"api_key", "admin_key"}
+    assert same == {"api_key", "admin_key", "control_key"}
     assert config.peers == ("a:1", "b:2", "c:3")
 
 
@@ -91,3 +91,11 @@ def test_keys_come_from_files(tmp_path: Path) -> None:
     file.write_text("\n")
     with pytest.raises(ConfigError, match="is empty"):
         parse_config([*UNIFIED, "--admin-key-file", str(file)])
+
+
+def test_a_control_key_that_is_none_is_refused(tmp_path: Path) -> None:
+    """The message says how to make one."""
+    file = tmp_path / "key"
+    file.write_text("secret\n")
+    with pytest.raises(ConfigError, match=r"not a CURVE secret key.*zmq\.curve_keypair"):
+        parse_config([*UNIFIED, "--control-key-file", str(file)])

@@ -73,11 +73,19 @@ def test_loopback_needs_no_key(host: str) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "10.1.2.3", "::", "engine.example"])
 def test_open_bind_without_a_key_is_refused(host: str) -> None:
-    """Elsewhere it needs a key, or --insecure said aloud."""
+    """Elsewhere it needs its keys, or --insecure said aloud."""
     with pytest.raises(ConfigError, match="--api-key-file"):
         check_exposure(config(host=host))
     check_exposure(config(host=host, api_key="k"))
     check_exposure(config(host=host, insecure=True))
+
+
+@pytest.mark.parametrize("role", [Role.PREFILL, Role.DECODE])
+def test_open_control_channel_without_a_key_is_refused(role: Role) -> None:
+    """A half of a pair needs the control channel's key as well."""
+    with pytest.raises(ConfigError, match="give --control-key-file, bind"):
+        check_exposure(config(role=role, host="10.1.2.3", api_key="k"))
+    check_exposure(config(role=role, host="10.1.2.3", api_key="k", control_key="s"))
 
 
 def test_web_page_on_this_machine_is_refused(keyed: Instance) -> None:

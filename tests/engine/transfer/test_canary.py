@@ -60,8 +60,7 @@ def test_a_page_with_other_bytes_fails_on_both_sides(pair: Pair, monkeypatch: py
     """A source that is not what prefill writes (a stale mapping) is found, though its checksums are right."""
     fill = canary.fill
     monkeypatch.setattr(canary, "fill", lambda pages, page, nonce: fill(pages, page, nonce[::-1]))
-    eventually(lambda: states(pair) == ["failing", "failing"])
-    assert "other bytes" in rows(pair)[0].detail
+    eventually(lambda: "other bytes" in rows(pair)[0].detail and states(pair) == ["failing", "failing"])
     monkeypatch.setattr(canary, "fill", fill)
     eventually(lambda: states(pair) == ["ok", "ok"])
 
