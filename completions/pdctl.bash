@@ -97,7 +97,7 @@ _pdctl() {
     esac
     case $command:$cur in
         :-*) words="--version --help -h" ;;
-        up:-*) words="--model --prefill --decode --port-base --file --name --no-wait --no-probe --timeout --restart --output -o --help -h" ;;
+        up:-*) words="--model --prefill --decode --port-base --file --name --no-wait --no-probe --timeout --restart --print-units --output -o --help -h" ;;
         down:-*) words="--file --name --timeout --output -o --help -h" ;;
         status:-*) words="--file --name --timeout --output -o --help -h" ;;
         logs:-*) words="--follow -f --lines -n --file --name --help -h" ;;

@@ -31,6 +31,7 @@ complete -c pdctl -n '__fish_seen_subcommand_from up' -l no-wait -d 'Return once
 complete -c pdctl -n '__fish_seen_subcommand_from up' -l no-probe -d 'Wait until all are well, but send no request.'
 complete -c pdctl -n '__fish_seen_subcommand_from up' -l timeout -d 'Seconds until all must be well, and for the request.' -x
 complete -c pdctl -n '__fish_seen_subcommand_from up' -l restart -d 'Whether an engine that fails is started again by itself.' -x -a 'no on-failure'
+complete -c pdctl -n '__fish_seen_subcommand_from up' -l print-units -d 'Print systemd units for it, and start and install nothing.'
 complete -c pdctl -n '__fish_seen_subcommand_from up' -l output -s o -d 'Form of the result.' -x -a 'table json'
 complete -c pdctl -n '__fish_seen_subcommand_from up' -l help -s h -d 'Show this message and exit.'
 complete -c pdctl -n __fish_use_subcommand -a down -d 'Stop what `up` started.'

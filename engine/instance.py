@@ -20,6 +20,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from engine.api.service import Service
+from engine.observe.service_manager import READY, STOPPING, ServiceManager
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ class Instance:
         self._process = process
         self._servers = [(QuietServer(_server_config(app)), listener) for app, listener in apps]
         self._stop_now = asyncio.Event()
+        self._manager = ServiceManager()
 
     async def run(self) -> int:
         """Serve until the scheduler has exited; return the exit code of the instance."""
@@ -81,6 +83,7 @@ class Instance:
     async def _leave(self, exited: asyncio.Task[int]) -> int:
         """Let the scheduler finish within the drain timeout. Exit code 0, unless the scheduler fails."""
         timeout_s = self._service.config.drain_timeout_s
+        self._manager.tell(STOPPING)
         log.info("draining: %d sequences in flight, up to %g s", self._service.client.in_flight, timeout_s)
         if not self._service.client.ready.done():
             return 0  # Nothing was served yet.
@@ -137,6 +140,8 @@ class Instance:
             "%s %s serves %s on http://%s:%d after %.1f s of loading",
             config.role, config.instance, config.served_name, config.host, config.port, ready.load_s,
         )  # fmt: skip
+        self._manager.tell(READY)
+        await self._manager.keep_telling()
 
     def _listen_to_signals(self) -> None:
         loop = asyncio.get_running_loop()

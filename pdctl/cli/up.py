@@ -5,11 +5,14 @@ from __future__ import annotations
 import signal
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pdctl.cli.options import Output, OutputOption
+
+if TYPE_CHECKING:
+    from pdctl.deployment.model import Deployment
 
 
 class Restart(StrEnum):
@@ -38,6 +41,9 @@ def up(
     restart: Annotated[
         Restart, typer.Option("--restart", help="Whether an engine that fails is started again by itself.")
     ] = Restart.NO,
+    print_units: Annotated[
+        bool, typer.Option("--print-units", help="Print systemd units for it, and start and install nothing.")
+    ] = False,
     output: OutputOption = Output.TABLE,
 ) -> int:
     """Start a prefill/decode deployment on this machine and prove it with a real request.
@@ -52,6 +58,7 @@ def up(
       pdctl up --prefill 2 --decode 2
       pdctl up --model ~/models/Qwen3-0.6B
       pdctl up --file pd.toml --timeout 600
+      pdctl up --print-units
 
     \b
     Exit codes: 0 the request got through, 1 it did not or an instance did not come up, 2 wrong usage, 3 could not
@@ -67,6 +74,8 @@ def up(
     request = plan.Request(model, prefill, decode, port_base, file, name)
     with fetching.display() as fetched:
         wanted = plan.plan(request, lambda name: model_files.resolve(name, fetched, console.tell))
+    if print_units:
+        return _print_units(wanted, output)
     folder = state.StateFolder(state.state_root(), wanted.name)
     with folder.locked(console.tell), start_display() as progress:
         started = startup.bring_up(
@@ -82,3 +91,12 @@ def up(
     else:
         up_result.print_result(seen, report, console.stdout_console())
     return report.exit_code if report else 0
+
+
+def _print_units(deployment: Deployment, output: Output) -> int:
+    from pdctl.deployment import units
+    from pdctl.render import unit_files as rendered
+
+    target, files = units.target_of(deployment), units.unit_files(deployment)
+    print(rendered.as_json(files, target) if output is Output.JSON else rendered.as_text(files, target), end="")
+    return 0

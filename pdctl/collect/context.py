@@ -13,6 +13,7 @@ from pdctl.collect.fetch import Fetcher
 from pdctl.collect.records import Status, Taken
 from pdctl.collect.target import Target
 from pdctl.errors import PdctlError
+from pdctl.hosts.host import Host, LocalHost
 
 ATTACHED_AT_ONCE = 4
 """py-spy uses one core for 10 to 150 ms; more at once gain nothing and take the engines' cores."""
@@ -48,6 +49,8 @@ class Context(msgspec.Struct, kw_only=True):
 
     fetcher: Fetcher
     deadline: Deadline
+    host: Host = msgspec.field(default_factory=LocalHost)
+    """Where commands run."""
     is_fleet: bool = False
     prometheus: str | None = None
     """Where history is asked for, if anywhere."""

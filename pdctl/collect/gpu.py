@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from pdctl.collect import child
 from pdctl.collect.context import Context
 from pdctl.collect.records import Status, Taken
 from pdctl.evidence import toml_text
+from pdctl.hosts import child
 
 NAME = "gpu.toml"
 GPU_S = 5.0
@@ -69,7 +69,7 @@ async def read(context: Context) -> Gpus:
 
 async def _query(context: Context, question: str) -> child.Child:
     argv = ["nvidia-smi", question, "--format=csv,noheader,nounits"]
-    return await child.run(argv, deadline_s=context.deadline.at_most(GPU_S), most_bytes=1 << 20)
+    return await context.host.run(argv, deadline_s=context.deadline.at_most(GPU_S), most_bytes=1 << 20)
 
 
 def parse_devices(output: bytes) -> tuple[Device, ...]:

@@ -13,12 +13,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from pdctl.collect import child, history_query
+from pdctl.collect import history_query
 from pdctl.collect.context import Context
 from pdctl.collect.metrics import metrics_place
 from pdctl.collect.records import Status, Taken, now
 from pdctl.collect.target import Target
 from pdctl.dialects.signal_catalogue import SERIES
+from pdctl.hosts import child
 
 NAME = "history.json"
 WINDOW_S = 3600.0

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
-from pdctl.collect import child, process_table
+from pdctl.collect import process_table
+from pdctl.hosts import child
+from pdctl.hosts.host import Host, LocalHost
 
 OUTPUT_MOST_BYTES = 16 << 20
 _RANK = re.compile(r"(?:DP|PP|PCP|TP|EP|DCP|ATTN_CP|MOE_DP)\d+")
@@ -123,10 +124,12 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(found)
 
 
-async def read(roots: Sequence[int] = (), *, deadline_s: float) -> Table:
-    """Return every process briefly, or the trees below `roots` in detail. About 100 ms of one core."""
-    argv = [sys.executable, "-I", "-S", process_table.__file__, *map(str, roots)]
-    done = await child.run(argv, deadline_s=deadline_s, most_bytes=OUTPUT_MOST_BYTES)
+async def read(roots: Sequence[int] = (), *, deadline_s: float, host: Host | None = None) -> Table:
+    """Return every process of a host briefly, or the trees below `roots` in detail. About 100 ms of one core."""
+    host = host or LocalHost()
+    argv = [host.python, "-I", "-S", "-", *map(str, roots)]
+    program = Path(process_table.__file__).read_bytes()
+    done = await host.run(argv, deadline_s=deadline_s, most_bytes=OUTPUT_MOST_BYTES, stdin=program)
     return msgspec.structs.replace(
         parse(done.stdout),
         problem=None if done.ok else f"reading /proc: {done.describe()}",

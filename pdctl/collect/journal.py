@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from pdctl.collect import child
 from pdctl.collect.context import Context
 from pdctl.collect.markers import MARKERS
 from pdctl.collect.records import Status, Taken
+from pdctl.hosts import child
 
 LINES = 20_000
 EARLIER_LINES = 3_000
@@ -83,7 +83,7 @@ async def _earlier(
 
 
 async def _run(argv: tuple[str, ...], context: Context) -> child.Child:
-    return await child.run(argv, deadline_s=context.deadline.at_most(JOURNAL_S), most_bytes=OUTPUT_MOST_BYTES)
+    return await context.host.run(argv, deadline_s=context.deadline.at_most(JOURNAL_S), most_bytes=OUTPUT_MOST_BYTES)
 
 
 def _failed(name: str, unit: str, done: child.Child) -> Taken:

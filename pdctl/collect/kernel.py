@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 
-from pdctl.collect import child
 from pdctl.collect.context import Context
 from pdctl.collect.records import Status, Taken
+from pdctl.hosts import child
 
 NAME = "kernel.txt"
 KERNEL_S = 5.0
@@ -25,12 +24,12 @@ _KILLED = re.compile(rb"Killed process (\d+)")
 async def take(context: Context) -> Taken:
     """Read the kernel's messages: the ring by `dmesg`, else the journal's."""
     # LC_ALL: names of months are read by a program.
-    env = {**os.environ, "LC_ALL": "C"}
+    env = {"LC_ALL": "C"}
     attempts = (("dmesg", "-T"), ("journalctl", "-q", "--no-pager", "-k", "-b", "-o", "short", "-n", "20000"))
     problems: list[str] = []
     status = Status.ABSENT
     for argv in attempts:
-        done = await child.run(
+        done = await context.host.run(
             argv,
             deadline_s=context.deadline.at_most(KERNEL_S),
             most_bytes=OUTPUT_MOST_BYTES,

@@ -45,7 +45,7 @@ def _target(instance: Instance, folder: StateFolder, table: Table, listeners: Ma
             log_files=rotated_files(paths.log),
         )
     port = layout.host_and_port(instance.url)[1]
-    root = _root(listeners.get(port), table)
+    root = _root(listeners.get(port), table) or _main_of(instance.unit, table)
     if root is None:
         why = table.problem or f"no process here listens on port {port}"
         return Target(instance=instance, why_no_pid=why, unit=instance.unit)
@@ -92,6 +92,12 @@ def _root(row: ProcessRow | None, table: Table) -> ProcessRow | None:
             return row
         row = parent
     return row
+
+
+def _main_of(unit: str | None, table: Table) -> ProcessRow | None:
+    """Return the oldest process of a unit: one that hangs in its start listens nowhere yet."""
+    rows = (row for row in table.processes if unit is not None and row.unit == unit)
+    return min(rows, key=lambda row: row.start_ticks, default=None)
 
 
 def _is_own_address(host: str) -> bool:

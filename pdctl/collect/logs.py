@@ -7,14 +7,12 @@ long as grep takes, in flat memory, in a child with a deadline.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
 import msgspec
 
-from pdctl.collect import child
 from pdctl.collect.context import Context
 from pdctl.collect.incident import local_utc_offset
 from pdctl.collect.journal import take_journal
@@ -22,6 +20,7 @@ from pdctl.collect.markers import MARKERS
 from pdctl.collect.records import Status, Taken, now
 from pdctl.collect.target import Target
 from pdctl.evidence.loglines import parse_log
+from pdctl.hosts import child
 
 LOG, EARLIER = "log.txt", "log.earlier.txt"
 FILES = (LOG, EARLIER)
@@ -128,13 +127,13 @@ async def _search(pieces: Sequence[Piece], context: Context) -> Taken:
     problem: child.Child | None = None
     is_begun = False
     for piece in pieces:
-        done = await child.run(
+        done = await context.host.run(
             ["grep", "-a", "-b", "-F", *words, str(piece.path)],
             deadline_s=context.deadline.at_most(GREP_S),
             most_bytes=EARLIER_BYTES,
             keep=child.Keep.TAIL,
             # In the C locale grep compares bytes; in UTF-8 it is ten times slower.
-            env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
+            env={"LC_ALL": "C"},
         )
         lines = _from_next_line(done.stdout) if done.truncated else done.stdout
         # A rotation in mid-line: what goes on here may be half a key.

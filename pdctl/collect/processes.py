@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from pdctl.collect import child, kernel
+from pdctl.collect import kernel
 from pdctl.collect.context import Context
 from pdctl.collect.host_facts import HostFacts
 from pdctl.collect.host_processes import ProcessRow, SocketRow, Table
@@ -14,6 +14,7 @@ from pdctl.collect.records import Status, Taken
 from pdctl.collect.target import Target
 from pdctl.evidence import toml_text
 from pdctl.evidence.credentials import argv_without
+from pdctl.hosts import child
 
 FILES = ("process.toml", "sockets.toml", "unit.toml")
 DEADLINE_S = 5.0
@@ -136,7 +137,7 @@ async def _unit(target: Target, context: Context) -> list[Taken]:
     if target.unit is None:
         return [Taken(name=FILES[2], status=Status.ABSENT, error="neither a systemd unit nor pdctl runs it here")]
     argv = ["systemctl", "show", target.unit, f"--property={','.join(UNIT_PROPERTIES)}"]
-    done = await child.run(argv, deadline_s=context.deadline.at_most(DEADLINE_S), most_bytes=1 << 20)
+    done = await context.host.run(argv, deadline_s=context.deadline.at_most(DEADLINE_S), most_bytes=1 << 20)
     if not done.ok:
         status = Status.TIMEOUT if done.end is child.End.TIMEOUT else Status.FAILED
         return [Taken(name=FILES[2], status=status, error=done.describe())]

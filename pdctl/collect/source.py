@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from pdctl.collect import child, source_table
+from pdctl.collect import source_table
 from pdctl.collect.context import Context
 from pdctl.collect.environment import kept_environment
 from pdctl.collect.records import Status, Taken
@@ -22,12 +21,15 @@ from pdctl.dialects.family import Kind
 from pdctl.dialects.fix_markers import FIX_MARKERS
 from pdctl.evidence import toml_text
 from pdctl.evidence.credentials import argv_without
+from pdctl.hosts import child
+from pdctl.hosts.host import Host
 
 if TYPE_CHECKING:
     from pdctl.collect.host_facts import HostFacts
 
 NAME = "source.toml"
 SOURCE_S = 5.0
+OUTPUT_MOST_BYTES = 32 << 20
 # The family's own package first: its version is the instance's.
 PACKAGES = {
     "pdctl": ("engine", "nixl_cu12", "torch"),
@@ -73,14 +75,33 @@ async def read(targets: Iterable[Target], context: Context) -> Sources:
     if not wanted:
         return Sources()
     names = dict.fromkeys(name for dialect in wanted.values() for name in PACKAGES.get(dialect, ()))
-    argv = [sys.executable, "-I", "-S", source_table.__file__, ",".join(map(str, wanted)), *names]
-    done = await child.run(argv, deadline_s=context.deadline.at_most(SOURCE_S), most_bytes=32 << 20)
-    rows = (msgspec.json.decode(line, type=Found) for line in done.stdout.splitlines() if line.endswith(b"}"))
+    argv = _argv(context.host, wanted, names)
+    limit_s = context.deadline.at_most(SOURCE_S)
+    done = await context.host.run(argv, deadline_s=limit_s, most_bytes=OUTPUT_MOST_BYTES, stdin=_program())
     return Sources(
-        found={row.pid: row for row in rows},
+        found={row.pid: row for row in _rows(done.stdout)},
         problem=None if done.ok else done.describe(),
         timed_out=done.end is child.End.TIMEOUT,
     )
+
+
+def packages_now(host: Host, pid: int, dialect: str, deadline_s: float) -> dict[str, Package]:
+    """Return the packages of one process as it finds them; empty where they cannot be read."""
+    argv = _argv(host, [pid], PACKAGES.get(dialect, ()))
+    done = host.run_now(argv, deadline_s=deadline_s, most_bytes=OUTPUT_MOST_BYTES, stdin=_program())
+    return next((row.packages for row in _rows(done.stdout) if row.pid == pid), {})
+
+
+def _argv(host: Host, pids: Iterable[int], names: Iterable[str]) -> list[str]:
+    return [host.python, "-I", "-S", "-", ",".join(map(str, pids)), *names]
+
+
+def _program() -> bytes:
+    return Path(source_table.__file__).read_bytes()
+
+
+def _rows(output: bytes) -> Iterator[Found]:
+    return (msgspec.json.decode(line, type=Found) for line in output.splitlines() if line.endswith(b"}"))
 
 
 async def take(target: Target, context: Context, host: HostFacts) -> list[Taken]:

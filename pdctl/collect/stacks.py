@@ -16,11 +16,12 @@ from pathlib import Path
 
 import msgspec
 
-from pdctl.collect import child, host_processes
+from pdctl.collect import host_processes
 from pdctl.collect.context import Context
 from pdctl.collect.host_processes import ProcessRow
 from pdctl.collect.records import Mode, Status, Taken
 from pdctl.collect.target import Target
+from pdctl.hosts import child
 
 ONE_DUMP_S = 5.0
 DUMP_MOST_BYTES = 4 << 20
@@ -49,7 +50,7 @@ async def take(target: Target, context: Context, name: str, mode: Mode = Mode.NO
     if pyspy is None:
         error = "py-spy is not installed beside pdctl nor on PATH: `pip install py-spy`"
         return [Taken(name=name, status=Status.ABSENT, error=error)]
-    table = await host_processes.read((target.pid,), deadline_s=context.deadline.at_most(ONE_DUMP_S))
+    table = await host_processes.read((target.pid,), deadline_s=context.deadline.at_most(ONE_DUMP_S), host=context.host)
     rows = [row for row in table.processes if row.is_python and row.state not in ("Z", "X")]
     if not rows:
         return [Taken(name=name, status=Status.FAILED, error=table.problem or f"no Python process below {target.pid}")]
@@ -69,11 +70,11 @@ async def _dump(pyspy: str, row: ProcessRow, context: Context, mode: Mode) -> _D
         return _Dump(row=row, status=Status.DENIED, error=refusal)
     argv = [pyspy, "dump", "--json", *FLAGS[mode], "--pid", str(row.pid)]
     async with context.attach_slots:
-        done = await child.run(
+        done = await context.host.run(
             argv,
             deadline_s=context.deadline.at_most(ONE_DUMP_S),
             most_bytes=DUMP_MOST_BYTES,
-            env={**os.environ, "RUST_BACKTRACE": "0"},
+            env={"RUST_BACKTRACE": "0"},
         )
     if mode is not Mode.NONBLOCKING:
         _release(row)

@@ -196,6 +196,8 @@ def _at_home(table: _InstanceTable, folder: Path) -> Instance:
     """Make an Instance whose paths do not depend on where pdctl is called."""
     fields = msgspec.structs.asdict(table)
     fields["url"] = table.url.rstrip("/")
+    if table.unit and not table.unit.endswith(".service"):
+        fields["unit"] = f"{table.unit}.service"  # as systemctl reads it, and as systemd calls it
     for key in ("api_key_file", "ca_file"):
         if fields[key] is not None:
             fields[key] = str(folder / Path(fields[key]).expanduser())

@@ -26,6 +26,6 @@ def log_paths(folder: StateFolder, deployment: Deployment, wanted: Iterable[str]
         foreign = next(instance for instance in asked if instance.name not in ours)
         raise CannotTell(
             f"{foreign.name} is not run by pdctl here (manager {foreign.manager}, host {foreign.host})",
-            "read its log where it runs",
+            f"journalctl -f -u {foreign.unit}" if foreign.unit else "read its log where it runs",
         )
     return ours

@@ -7,10 +7,10 @@ import time
 import msgspec
 
 from pdctl.collect import liveness
-from pdctl.deployment import layout
+from pdctl.deployment import sights
 from pdctl.deployment.model import Deployment, Instance
 from pdctl.deployment.state import StateFolder
-from pdctl.managers import shim
+from pdctl.managers.sight import Sight
 
 
 class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,27 +46,29 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 def take(folder: StateFolder, deployment: Deployment, timeout_s: float, *, now: float | None = None) -> Overview:
     """Look at every instance, all at once; takes at most `timeout_s` even if all of them hang."""
     answers = liveness.ask_all(deployment.instances, timeout_s)
+    seen = sights.of(folder, deployment.instances)
     now = time.time() if now is None else now
-    rows = tuple(_status(folder, i, answers[i.name], now) for i in deployment.instances)
+    rows = tuple(_status(i, answers[i.name], seen.get(i.name), now) for i in deployment.instances)
     is_well = bool(rows) and all(row.is_well for row in rows)
     return Overview(deployment=deployment.name, model=deployment.model, is_well=is_well, instances=rows)
 
 
-def _status(folder: StateFolder, instance: Instance, answer: liveness.Answer, now: float) -> InstanceStatus:
+def _status(instance: Instance, answer: liveness.Answer, seen: Sight | None, now: float) -> InstanceStatus:
     loads = answer.loads
-    seen = shim.observe(folder.paths(instance.name)) if layout.is_local(instance) else None
-    started_at = seen.record.started_at if seen and seen.pid and seen.record else None
-    is_foreign = seen is not None and not seen.life.has_process and answer.is_well
+    is_gone = seen is not None and seen.is_known and not seen.is_running
+    owner = f"unit {instance.unit}" if instance.manager == "systemd" else "pdctl"
     return InstanceStatus(
         name=instance.name,
         role=instance.role.value,
         url=instance.url,
-        is_well=answer.is_well and (seen is None or seen.life.has_process),
-        process=seen.explanation() if seen else "not managed here",
+        is_well=answer.is_well and not is_gone,
+        process=seen.words if seen else "not managed here",
         pid=seen.pid if seen else None,
-        age_s=now - started_at if started_at is not None else None,
-        restarts=seen.record.restarts if seen and seen.record else 0,
-        health="answered by a process that pdctl did not start" if is_foreign else answer.problem or "ok",
+        age_s=now - seen.started_at if seen and seen.started_at is not None else None,
+        restarts=seen.restarts if seen else 0,
+        health=f"answered by a process that {owner} did not start"
+        if is_gone and answer.is_well
+        else answer.problem or "ok",
         health_ms=answer.took_ms,
         running=loads.running if loads else None,
         waiting=loads.waiting if loads else None,

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol
 
 from pdctl.collect import liveness
 from pdctl.deployment.model import Instance
@@ -39,16 +40,47 @@ class Event:
 Progress = Callable[[Event], None]
 
 
+class Processes(Protocol):
+    """Who knows of the processes that are waited for."""
+
+    def death(self, name: str) -> str | None:
+        """Return how an instance ended, None while it lives or may yet."""
+        ...
+
+    def last_words(self, name: str) -> str:
+        """Return the end of what it printed, with its place in the first line."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ShimProcesses:
+    """Processes of the embedded manager."""
+
+    folder: StateFolder
+    logs_began_at: Mapping[str, int]
+    """Size of each log in bytes when it was started: what is before belongs to earlier runs."""
+
+    def death(self, name: str) -> str | None:
+        """Return what state file and /proc say."""
+        seen = shim.observe(self.folder.paths(name))
+        return None if seen.life.has_process or seen.life.is_supervised else seen.explanation()
+
+    def last_words(self, name: str) -> str:
+        """Return the end of its log."""
+        log = self.folder.paths(name).log
+        lines = log_files.last_lines(log, LOG_LINES_SHOWN, after_byte=self.logs_began_at.get(name, 0))
+        shown = lines or ["(it printed nothing)"]
+        return "\n".join([f"the end of {log}:", *(f"    {line}" for line in shown)])
+
+
 @dataclass(frozen=True, slots=True)
 class Wait:
     """What the waiting needs to know."""
 
-    folder: StateFolder
+    processes: Processes
     progress: Progress
     began: float
     """`time.monotonic()` when the start began."""
-    logs_began_at: Mapping[str, int]
-    """Size of each log in bytes at that time: what is before belongs to earlier runs."""
 
     def until_well(self, instances: tuple[Instance, ...], timeout_s: float) -> None:
         """Return when all are well. Raises NotProven with the end of the log if one dies or is late."""
@@ -78,18 +110,11 @@ class Wait:
         return problems
 
     def _raise_if_dead(self, instance: Instance) -> None:
-        seen = shim.observe(self.folder.paths(instance.name))
-        if seen.life.has_process or seen.life.is_supervised:
-            return
-        raise NotProven(f"{instance.name} {seen.explanation()} while it started", self._log_excerpt(instance.name))
+        death = self.processes.death(instance.name)
+        if death is not None:
+            raise NotProven(f"{instance.name} {death} while it started", self.processes.last_words(instance.name))
 
     def _late(self, problems: Mapping[str, str], timeout_s: float) -> NotProven:
         states = ", ".join(f"{name} ({problem})" for name, problem in problems.items())
-        excerpts = "\n".join(self._log_excerpt(name) for name in problems)
+        excerpts = "\n".join(self.processes.last_words(name) for name in problems)
         return NotProven(f"not well after {timeout_s:g} s: {states}", f"a longer --timeout may help\n{excerpts}")
-
-    def _log_excerpt(self, name: str) -> str:
-        log = self.folder.paths(name).log
-        lines = log_files.last_lines(log, LOG_LINES_SHOWN, after_byte=self.logs_began_at.get(name, 0))
-        shown = lines or ["(it printed nothing)"]
-        return "\n".join([f"the end of {log}:", *(f"    {line}" for line in shown)])

@@ -58,7 +58,8 @@ def bring_up(
             pid = _start(folder, instance, restart)
             progress(Event(instance.name, Phase.STARTED, f"pid {pid}", time.monotonic() - began))
         if is_waiting:
-            readiness.Wait(folder, progress, began, logs_began_at).until_well(mine, timeout_s)
+            processes = readiness.ShimProcesses(folder, logs_began_at)
+            readiness.Wait(processes, progress, began).until_well(mine, timeout_s)
     return missing
 
 

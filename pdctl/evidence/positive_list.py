@@ -25,7 +25,7 @@ _FILES = (
 )
 _LEDGER = (
     "recovery step by instance summary after before phases process health targets command verdict cause "
-    "fingerprint forced running waiting oldest_s start_ticks took_s pid"
+    "fingerprint forced running waiting oldest_s run took_s pid"
 )
 _ENGINE = (
     "ok problems incarnation loop_age_s threads refused_peers reason phase state rooms now room peer "

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from pdctl.managers import shim_process
+from pdctl.managers.sight import Sight
 
 NEWS_DEADLINE_S = 1.0
 """A shim needs a few ms; one that was stopped by a signal says nothing."""
@@ -73,6 +74,21 @@ class Observation:
     @property
     def pid(self) -> int | None:
         return self.record.pid if self.record and self.life.has_process else None
+
+    def sight(self) -> Sight:
+        """Return what every manager tells of an instance."""
+        record = self.record
+        has_process = self.life.has_process and record is not None
+        return Sight(
+            words=self.explanation(),
+            is_running=has_process,
+            is_pending=self.life in (Life.BACKING_OFF, Life.ENDING),
+            pid=self.pid,
+            run=f"{record.pid}@{record.start_ticks}" if record and has_process else None,
+            started_at=record.started_at if record and has_process else None,
+            restarts=record.restarts if record else 0,
+            restart=record.restart if record else "no",
+        )
 
     def explanation(self) -> str:
         """Say in words how it ended, e.g. `exited with code 7`."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pdctl.errors import NotProven, PdctlError
 from pdctl.recover.ledger import Ledger, Notes, Outcome, Recovery, Step
 from pdctl.recover.manager import Manager, Unkillable
-from pdctl.recover.plan import Plan, Target, has_changed, is_down
+from pdctl.recover.plan import Plan, Target, has_changed
 
 WaitUntilWell = Callable[[Sequence[Target], Callable[[str], None]], None]
 """Waits for started instances; calls its second argument with each name that is well. Raises NotProven."""
@@ -31,6 +31,7 @@ class Execution:
         self._wait_until_well = wait_until_well
         self._say = say
         self._is_past_stop = False
+        self._failures: list[str] = []
 
     def run(self) -> Outcome:
         """Do what is left to do. Raises PdctlError only while nothing was stopped."""
@@ -68,7 +69,7 @@ class Execution:
             entry = recovery.last(Step.STARTED, name)
             if entry is not None and recovery.id != self._plan.id:
                 return f"{entry.by} ({recovery.id})"
-        return "its shim, `pdctl up` or somebody else"
+        return "its manager, `pdctl up` or somebody else"
 
     def _stop(self) -> None:
         to_stop = [target for target in self._plan.targets if not self._is_new(target)]
@@ -77,33 +78,40 @@ class Execution:
         names = ", ".join(target.name for target in to_stop)
         self._note(Step.STOPPING, detail=f"{names}: SIGTERM, after {self._plan.drain_s:g} s SIGKILL")
         self._is_past_stop = True
-        for target in to_stop:
-            self._manager.ask_to_stop(target.name)
+        asked = [target for target in to_stop if self._is_asked_to_stop(target)]
         began = time.monotonic()
-        for target in to_stop:
+        for target in asked:
             left_s = max(0.0, self._plan.drain_s - (time.monotonic() - began))
             was_killed = self._manager.await_stopped(target.name, left_s)
             if not self._past().has(Step.STOPPED, target.name):
                 how = "killed" if was_killed else "left by itself" if target.pid else "did not run"
                 self._note(Step.STOPPED, target.name, how, took_s=time.monotonic() - began)
 
+    def _is_asked_to_stop(self, target: Target) -> bool:
+        """Ask; one that cannot be asked stays as it is, and what was asked before it must come up again."""
+        try:
+            self._manager.ask_to_stop(target.name)
+        except PdctlError as error:
+            self._failures.append(error.message)
+            self._note(Step.FAULT, target.name, error.message)
+            return False
+        return True
+
     def _start(self) -> None:
-        failures = []
         for target in self._plan.targets:
-            if not is_down(self._manager.look(target.name)):
+            if not self._manager.look(target.name).is_down:
                 continue  # started by an executor before us, or by somebody since: never two of one
             self._note(Step.STARTING, target.name)
             try:
                 seen = self._manager.start(target)
             except PdctlError as error:
                 # The others are still better up than down.
-                failures.append(error.message)
+                self._failures.append(error.message)
                 self._note(Step.FAULT, target.name, error.message)
                 continue
-            ticks = seen.record.start_ticks if seen.record else None
-            self._note(Step.STARTED, target.name, pid=seen.pid, start_ticks=ticks)
-        if failures:
-            raise NotProven("; ".join(failures))
+            self._note(Step.STARTED, target.name, pid=seen.pid, run=seen.run)
+        if self._failures:
+            raise NotProven("; ".join(self._failures))
 
     def _is_new(self, target: Target) -> bool:
         """Return whether what runs is not the process to stop; its leftovers count as itself."""
@@ -111,9 +119,9 @@ class Execution:
 
     def _until_well(self) -> Outcome:
         def on_ready(name: str) -> None:
-            record = self._manager.look(name).record
-            if record and record.started_at and not self._past().has(Step.READY, name):
-                self._note(Step.READY, name, took_s=time.time() - record.started_at)
+            started_at = self._manager.look(name).started_at
+            if started_at and not self._past().has(Step.READY, name):
+                self._note(Step.READY, name, took_s=time.time() - started_at)
 
         try:
             self._wait_until_well(self._plan.targets, on_ready)
@@ -137,11 +145,11 @@ class Execution:
         outcome: Outcome | None = None,
         took_s: float | None = None,
         pid: int | None = None,
-        start_ticks: int | None = None,
+        run: str | None = None,
     ) -> None:
         self._say(f"{step} {instance} {detail}".rstrip())
         try:
-            self._notes.note(step, instance, detail, outcome=outcome, took_s=took_s, pid=pid, start_ticks=start_ticks)
+            self._notes.note(step, instance, detail, outcome=outcome, took_s=took_s, pid=pid, run=run)
         except PdctlError as error:
             if not self._is_past_stop:
                 raise

@@ -12,13 +12,14 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pdctl.deployment.readiness import Event, Phase, Wait
+from pdctl.deployment.readiness import Event, Phase, Processes, Wait
 from pdctl.deployment.state import StateFolder
 from pdctl.errors import PdctlError
+from pdctl.hosts.host import LocalHost
 from pdctl.recover import plan as plans
 from pdctl.recover.execution import Execution, WaitUntilWell
 from pdctl.recover.ledger import Ledger
-from pdctl.recover.manager import ShimManager
+from pdctl.recover.managers import Managers
 from pdctl.recover.plan import Target
 
 
@@ -43,19 +44,18 @@ def execute(folder: StateFolder, recovery: str, say: Callable[[str], None]) -> N
     plan = plans.load(folder.folder, recovery)
     ledger = Ledger(folder.folder)
     with folder.locked(say):
-        Execution(plan, ledger, ShimManager(folder), _wait(folder, plan.ready_timeout_s), say).run()
+        managers = Managers(folder, plan.deployment, lambda name: LocalHost())
+        Execution(plan, ledger, managers, _wait(managers, plan.ready_timeout_s), say).run()
 
 
-def _wait(folder: StateFolder, timeout_s: float) -> WaitUntilWell:
-    logs = {path.stem: path.stat().st_size for path in (folder.folder / "logs").glob("*.log")}
-
+def _wait(processes: Processes, timeout_s: float) -> WaitUntilWell:
     def until_well(targets: Sequence[Target], on_ready: Callable[[str], None]) -> None:
         def progress(event: Event) -> None:
             if event.phase is Phase.READY:
                 on_ready(event.instance)
 
         instances = tuple(target.instance for target in targets)
-        Wait(folder, progress, time.monotonic(), logs).until_well(instances, timeout_s)
+        Wait(processes, progress, time.monotonic()).until_well(instances, timeout_s)
 
     return until_well
 

@@ -103,7 +103,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     instance: str = ""
     detail: str = ""
     pid: int | None = None
-    start_ticks: int | None = None
+    run: str | None = None
+    """Names the process for good: `PID@START_TICKS`, or a unit's InvocationID."""
     took_s: float | None = None
     outcome: Outcome | None = None
     summary: Summary | None = None
@@ -215,7 +216,7 @@ class Notes:
         outcome: Outcome | None = None,
         took_s: float | None = None,
         pid: int | None = None,
-        start_ticks: int | None = None,
+        run: str | None = None,
     ) -> None:
         """Write one step down; raises PdctlError when that is impossible."""
         self.ledger.append(
@@ -227,7 +228,7 @@ class Notes:
                 instance=instance,
                 detail=detail,
                 pid=pid,
-                start_ticks=start_ticks,
+                run=run,
                 took_s=None if took_s is None else round(took_s, 3),
                 outcome=outcome,
             )

@@ -1,24 +1,15 @@
-"""Who starts and stops targets, behind a seam: today the embedded shim."""
+"""Who starts and stops targets, behind a seam: the embedded shim, systemd units; others' instances have none here."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import time
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Protocol
 
-from pdctl.deployment.state import StateFolder
+from pdctl.deployment.model import Instance
 from pdctl.errors import PdctlError
-from pdctl.managers import shim, shim_process
-from pdctl.managers.shim import Observation
+from pdctl.managers.sight import Sight
+from pdctl.recover.drift import Drift
 from pdctl.recover.plan import Target
-
-STOPPED_STATES = (b"T", b"t")
-BIRTH_S = 1.0
-POLL_S = 0.02
 
 
 class Unkillable(PdctlError):
@@ -26,9 +17,9 @@ class Unkillable(PdctlError):
 
 
 class Manager(Protocol):
-    """Starts, sees and stops the instances of one deployment on one host."""
+    """Sees, stops and starts instances of one deployment. Every call may raise PdctlError."""
 
-    def look(self, name: str) -> Observation:
+    def look(self, name: str) -> Sight:
         """Return what is known of an instance now."""
         ...
 
@@ -37,114 +28,28 @@ class Manager(Protocol):
         ...
 
     def await_stopped(self, name: str, deadline_s: float) -> bool:
-        """Wait until nothing is left, killing the group at the deadline; return whether that was needed.
+        """Wait until nothing is left, killing all of it at the deadline; return whether that was needed.
 
         Raises Unkillable.
         """
         ...
 
-    def start(self, target: Target) -> Observation:
-        """Start it; raises PdctlError."""
+    def start(self, target: Target) -> Sight:
+        """Start it; return once its process exists."""
         ...
 
+    def last_words(self, name: str) -> str:
+        """Return the end of what it printed, with its place in the first line."""
+        ...
 
-@dataclass(frozen=True, slots=True)
-class ShimManager:
-    """The embedded manager."""
+    def problems(self, instance: Instance) -> Iterable[str]:
+        """Return what would keep it from starting again, were it stopped now."""
+        ...
 
-    folder: StateFolder
-    _families: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
-    """Instance -> (pid, start ticks) of its whole session when it was asked to stop."""
+    def drift(self, instance: Instance) -> tuple[Drift, ...]:
+        """Return what else a restart would deploy."""
+        ...
 
-    def look(self, name: str) -> Observation:
-        """Return the state file held against /proc."""
-        return shim.observe(self.folder.paths(name))
-
-    def ask_to_stop(self, name: str) -> None:
-        """Send SIGTERM, through the shim where it lives."""
-        self._families[name] = _family(self.folder.paths(name))
-        shim.ask_to_stop(self.folder.paths(name))
-
-    def await_stopped(self, name: str, deadline_s: float) -> bool:
-        """Wait, then kill the group, then whatever else of its session is left (a helper with a group of its own)."""
-        paths = self.folder.paths(name)
-        # A process that was stopped by a signal cannot act on SIGTERM: waiting would only cost time.
-        is_frozen = self._is_frozen(paths)
-        try:
-            was_killed = shim.await_stopped(paths, 0.0 if is_frozen else deadline_s)
-        except PdctlError as error:
-            raise Unkillable(error.message, "the host must be replaced; nothing is started beside it") from error
-        return _killed(self._families.get(name, ())) or was_killed
-
-    def start(self, target: Target) -> Observation:
-        """Start it under a shim, unless a shim that an earlier executor started is just about to."""
-        paths = self.folder.paths(target.name)
-        if (seen := _being_born(paths)) is not None:
-            return seen
-        instance = target.instance
-        assert instance.start is not None, "preflight refuses what has no start command"
-        return shim.start(
-            target.name, instance.start, instance.env, paths, cwd=self.folder.folder, restart=target.restart
-        )
-
-    def _is_frozen(self, paths: shim.Paths) -> bool:
-        seen = shim.observe(paths)
-        return seen.pid is not None and _state_of(seen.pid) in STOPPED_STATES
-
-
-def _being_born(paths: shim.Paths) -> Observation | None:
-    """Return the instance of a shim that lives for this state file; an executor may have died just after the spawn."""
-    spec = str(paths.state.with_suffix(".spec"))
-    ends_at = time.monotonic() + BIRTH_S
-    while _has_shim(spec):
-        seen = shim.observe(paths)
-        if seen.life.has_process:
-            return seen
-        if time.monotonic() >= ends_at:
-            return None
-        time.sleep(POLL_S)
-    return None
-
-
-def _has_shim(spec: str) -> bool:
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                words = Path(entry.path, "cmdline").read_bytes().split(b"\0")
-                if os.fsencode(spec) in words and any(word.endswith(b"shim_process.py") for word in words):
-                    return True
-    return False
-
-
-def _state_of(pid: int) -> bytes:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
-    return b""
-
-
-def _family(paths: shim.Paths) -> tuple[tuple[int, int], ...]:
-    """Return the members of the engine's session but for its shim, by pid and start ticks.
-
-    Only while shim or engine lives: afterwards the session's number could already be another's.
-    """
-    seen = shim.observe(paths)
-    if seen.record is None or not (seen.life.has_process or seen.life.is_supervised):
-        return ()
-    leader = seen.record.shim_pid
-    members = []
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit() and int(entry.name) != leader:
-            with contextlib.suppress(OSError):
-                fields = Path(entry.path, "stat").read_bytes().rpartition(b")")[2].split()
-                if int(fields[3]) == leader:
-                    members.append((int(entry.name), int(fields[19])))
-    return tuple(members)
-
-
-def _killed(family: tuple[tuple[int, int], ...]) -> bool:
-    """Kill those of a family that still live; return whether there were any."""
-    left = [pid for pid, ticks in family if shim_process.start_ticks(pid) == ticks]
-    for pid in left:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    return bool(left)
+    def stopped_with(self, name: str) -> tuple[str, ...]:
+        """Return the instances that its manager stops along with it."""
+        ...

@@ -11,7 +11,7 @@ import msgspec
 
 from pdctl.deployment.model import Deployment, Instance, Role
 from pdctl.errors import PdctlError
-from pdctl.managers.shim import Life, Observation
+from pdctl.managers.sight import Sight
 
 FOLDER = "recoveries"
 ORDER = (Role.PREFILL, Role.UNIFIED, Role.DECODE, Role.ROUTER)
@@ -19,12 +19,13 @@ ORDER = (Role.PREFILL, Role.UNIFIED, Role.DECODE, Role.ROUTER)
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """One process to stop, named for good by pid + start time (ticks since boot), and how to start it again."""
+    """One process to stop, named for good, and how to start it again."""
 
     instance: Instance
     pid: int | None = None
     """None: it does not run now, there is nothing to stop."""
-    start_ticks: int | None = None
+    run: str | None = None
+    """As `Sight.run`: no other process of the instance has the same."""
     restart: str = "no"
     """The shim's restart policy, kept."""
 
@@ -50,16 +51,9 @@ def fresh_id() -> str:
     return time.strftime("r%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(2)
 
 
-def target_of(instance: Instance, seen: Observation) -> Target:
+def target_of(instance: Instance, seen: Sight) -> Target:
     """Name what runs now."""
-    record = seen.record
-    has_process = seen.life.has_process and record is not None
-    return Target(
-        instance=instance,
-        pid=record.pid if record and has_process else None,
-        start_ticks=record.start_ticks if record and has_process else None,
-        restart=record.restart if record else "no",
-    )
+    return Target(instance=instance, pid=seen.pid, run=seen.run, restart=seen.restart)
 
 
 def in_starting_order(targets: tuple[Target, ...]) -> tuple[Target, ...]:
@@ -67,18 +61,12 @@ def in_starting_order(targets: tuple[Target, ...]) -> tuple[Target, ...]:
     return tuple(sorted(targets, key=lambda target: ORDER.index(target.instance.role)))
 
 
-def has_changed(target: Target, seen: Observation) -> bool:
-    """Return whether the instance is another process than the plan means."""
-    now = target_of(target.instance, seen)
-    if now.pid is None:
-        # It died meanwhile: that is what stopping it would have come to.
-        return False
-    return (now.pid, now.start_ticks) != (target.pid, target.start_ticks)
+def has_changed(target: Target, seen: Sight) -> bool:
+    """Return whether the instance is another process than the plan means.
 
-
-def is_down(seen: Observation) -> bool:
-    """Return whether nothing of it runs or is about to."""
-    return not seen.life.has_process and seen.life not in (Life.BACKING_OFF, Life.ENDING)
+    One that died meanwhile is none: that is what stopping it would have come to.
+    """
+    return seen.is_running and seen.run != target.run
 
 
 def folder_of(state_folder: Path, recovery: str) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from pdctl.deployment import layout, preflight
@@ -14,29 +14,26 @@ from pdctl.errors import Refused
 from pdctl.managers import shim
 from pdctl.recover.drift import weights_of
 
+ProblemsOf = Callable[[Instance], Iterable[str]]
+
 ROOM_BYTES = 64 << 20
 """For logs, state files and the ledger until somebody looks."""
 
 
-def check(folder: StateFolder, instances: Iterable[Instance]) -> None:
+def check(folder: StateFolder, instances: Iterable[Instance], problems_of: ProblemsOf) -> None:
     """Raise Refused with everything that would keep a target from starting again; nothing was changed yet."""
     instances = tuple(instances)
-    problems = [problem for instance in instances for problem in _problems(folder, instance)]
+    problems = [problem for instance in instances for problem in problems_of(instance)]
     free = shutil.disk_usage(folder.folder).free
     if free < ROOM_BYTES:
         problems.append(f"only {free >> 20} MB free in {folder.folder}, {ROOM_BYTES >> 20} are needed")
     if problems:
         raise Refused("; ".join(problems), "nothing was stopped; put this right first")
-    preflight.check_engine_extra(instances)
+    preflight.check_engine_extra(instance for instance in instances if layout.is_local(instance))
 
 
-def _problems(folder: StateFolder, instance: Instance) -> Iterable[str]:
-    if not layout.is_local(instance):
-        yield (
-            f"{instance.name} is not run by pdctl here (manager {instance.manager}, host {instance.host}): "
-            "name those that pdctl runs and those that others run in two calls"
-        )
-        return
+def problems_under_shim(folder: StateFolder, instance: Instance) -> Iterable[str]:
+    """Yield what would keep an instance of the embedded manager from starting: command, weights, ports."""
     if instance.start is None:
         yield f"{instance.name} has no start command"
         return

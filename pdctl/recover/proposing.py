@@ -4,41 +4,44 @@ from __future__ import annotations
 
 import time
 
-from pdctl.deployment import layout
 from pdctl.deployment.model import Deployment
 from pdctl.deployment.state import StateFolder
 from pdctl.diagnose.report import Report
 from pdctl.diagnose.verdict import Verdict
 from pdctl.errors import Refused
-from pdctl.managers import shim
-from pdctl.recover import drift, gates, plan, preflight, restart_set, states
+from pdctl.recover import gates, plan, preflight, restart_set, states
 from pdctl.recover.ledger import Ledger
+from pdctl.recover.managers import Managers
 from pdctl.recover.proposal import Proposal
 from pdctl.recover.request import Operations, Phases, Request
-from pdctl.recover.restart_set import RestartSet
+from pdctl.recover.restart_set import RestartSet, StoppedWith
 
 
 def propose(
-    folder: StateFolder, deployment: Deployment, request: Request, operations: Operations, phases: Phases
+    folder: StateFolder,
+    deployment: Deployment,
+    request: Request,
+    operations: Operations,
+    phases: Phases,
+    managers: Managers,
 ) -> tuple[Proposal, tuple[plan.Target, ...]]:
     """Return what could be done and its targets. Raises Refused by a gate, the preflight or drift."""
     before = states.take(folder, deployment)
     report = operations.diagnose() if operations.diagnose else None
     phases.lap("diagnose")
-    chosen = _chosen(deployment, request, report)
+    chosen = _chosen(deployment, request, report, managers.stopped_with)
     instances = tuple(item for item in deployment.instances if item.name in chosen.names)
     decision = gates.decide(request.wish, _facts(folder, deployment, request, chosen, report, operations))
     if decision.ruling is gates.Ruling.REFUSE and not request.dry_run:
         raise Refused(f"{decision.why}; nothing was changed", decision.hint)
-    if any(layout.is_local(item) for item in instances):
+    if any(managers.manages(item.name) for item in instances):
         # Only then do we stop something; what others run they must be able to start themselves.
-        preflight.check(folder, instances)
-    seen = {item.name: shim.observe(folder.paths(item.name)) for item in instances}
-    differences = tuple(found for item in instances for found in drift.drift_of(item, seen[item.name]))
+        preflight.check(folder, instances, managers.problems)
+    differences = tuple(found for item in instances for found in managers.drift(item))
     if differences and not request.accept_drift and not request.dry_run:
         words = "; ".join(f"{found.instance}: {found.what}" for found in differences)
         raise Refused(f"a restart would deploy more than it repairs: {words}", "--accept-drift, if that is meant")
-    targets = plan.in_starting_order(tuple(plan.target_of(item, seen[item.name]) for item in instances))
+    targets = plan.in_starting_order(tuple(plan.target_of(item, managers.look(item.name)) for item in instances))
     ready_s = states.start_to_ready_s(Ledger(folder.folder), chosen.names)
     proposal = Proposal(
         deployment=deployment,
@@ -54,17 +57,17 @@ def propose(
     return proposal, targets
 
 
-def _chosen(deployment: Deployment, request: Request, report: Report | None) -> RestartSet:
+def _chosen(deployment: Deployment, request: Request, report: Report | None, stopped_with: StoppedWith) -> RestartSet:
     """Return the restart set. Raises Refused where a named set would leave a peer behind that does not survive."""
     if not request.names:
         found = restart_set.seeds(deployment, report) if report else restart_set.engines(deployment)
-        return restart_set.closed(deployment, found)
-    closed = restart_set.closed(deployment, request.names)
+        return restart_set.closed(deployment, found, stopped_with)
+    closed = restart_set.closed(deployment, request.names, stopped_with)
     if not closed.joined:
         return closed
     if request.wish.force and request.wish.reason:
-        kept = tuple(name for name in closed.names if name in request.names)
-        return RestartSet(kept, ())
+        # What its manager stops all the same must be started again, force or not.
+        return restart_set.closed(deployment, request.names, stopped_with, with_victims=False)
     why = "; ".join(f"{item.name} would be left behind: {item.because}" for item in closed.joined)
     raise Refused(
         f"{why}; nothing was changed", f"{request.command} {' '.join(closed.names)}, or --force --reason 'WHY'"

@@ -10,14 +10,15 @@ from typing import Protocol
 
 import msgspec
 
-from pdctl.deployment import layout
 from pdctl.deployment.model import Deployment
 from pdctl.deployment.state import StateFolder
 from pdctl.errors import PdctlError
+from pdctl.hosts.host import LocalHost
 from pdctl.recover import exclusive, gates, plan, restart_set, states, verification
 from pdctl.recover.elsewhere import Elsewhere
 from pdctl.recover.handover import Following
 from pdctl.recover.ledger import Entry, Ledger, Notes, Outcome, PhaseTime, Recovery, Step, Summary, operator
+from pdctl.recover.managers import Managers
 from pdctl.recover.proposal import Choice, Proposal
 from pdctl.recover.proposing import propose
 from pdctl.recover.request import Operations, Phases, Request, Result
@@ -25,28 +26,30 @@ from pdctl.recover.request import Operations, Phases, Request, Result
 
 def recover(folder: StateFolder, deployment: Deployment, request: Request, operations: Operations) -> Result:
     """Do it all. Raises Refused by a gate, PdctlError where nothing was stopped; GoneOn after Ctrl-C."""
+    managers = Managers(folder, deployment, lambda name: LocalHost())
     if request.dry_run:
         half_done = Ledger(folder.folder).unfinished()
         if half_done is not None and half_done.has(Step.STOPPING):
             operations.say(f"{half_done.id} is half done; without --dry-run this would only finish it")
-        proposal, _ = propose(folder, deployment, request, operations, Phases())
+        proposal, _ = propose(folder, deployment, request, operations, Phases(), managers)
         return Result(deployment=deployment.name, recovery=None, outcome=None, proposal=proposal)
     with exclusive.sole_operator(folder):
         ledger = Ledger(folder.folder)
         half_done = ledger.unfinished()
         if half_done is not None and _must_be_finished(folder, ledger, half_done, operations.say):
-            return _continued(folder, ledger, half_done.id, request, operations)
+            return _continued(folder, ledger, managers, half_done.id, request, operations)
         phases = Phases()
-        proposal, targets = propose(folder, deployment, request, operations, phases)
+        proposal, targets = propose(folder, deployment, request, operations, phases, managers)
         choice = _choice(proposal, request, operations)
         phases.lap("confirm")
-        return _acted(_Run(folder, ledger, request, operations, phases), proposal, targets, choice)
+        return _acted(_Run(folder, ledger, managers, request, operations, phases), proposal, targets, choice)
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
     folder: StateFolder
     ledger: Ledger
+    managers: Managers
     request: Request
     operations: Operations
     phases: Phases
@@ -92,7 +95,7 @@ def _acted(run: _Run, proposal: Proposal, targets: tuple[plan.Target, ...], choi
     run.ledger.append(_first_line(whole.id, proposal, run.request))
     notes = Notes(run.ledger, whole.id)
     following: _Carrier = Following(run.folder, whole.id, run.operations.say, proposal.predicted_s)
-    if not any(layout.is_local(target.instance) for target in targets):
+    if not any(run.managers.manages(target.name) for target in targets):
         following = Elsewhere(run.ledger, whole.id, run.operations.say)
     kept = None
     try:
@@ -119,11 +122,18 @@ def _shared(run: _Run, kept: Path) -> str | None:
         return None
 
 
-def _continued(folder: StateFolder, ledger: Ledger, recovery: str, request: Request, operations: Operations) -> Result:
+def _continued(
+    folder: StateFolder,
+    ledger: Ledger,
+    managers: Managers,
+    recovery: str,
+    request: Request,
+    operations: Operations,
+) -> Result:
     whole = plan.load(folder.folder, recovery)
     began_by = ledger.recovery(recovery).entries[0].by
     operations.say(f"{recovery} of {began_by} is half done; finishing it first")
-    run = _Run(folder, ledger, request, operations, Phases())
+    run = _Run(folder, ledger, managers, request, operations, Phases())
     result = _finished(run, whole, Following(folder, recovery, operations.say))
     return msgspec.structs.replace(result, was_continued=True)
 

@@ -5,22 +5,21 @@ A peer that would not survive the restart of another joins the set. Unknown coun
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from pdctl.deployment.model import Deployment, Instance, Role
+from pdctl.deployment.survival import victims
 from pdctl.diagnose.catalogue import Action, code_of
 from pdctl.diagnose.report import Cause, Report
-from pdctl.dialects import catalogue
-from pdctl.dialects.family import Capability, Kind, Support
 from pdctl.errors import UsageError
 
 RESTARTS = (Action.RESTART_PAIR, Action.RESTART_INSTANCE, Action.RESTART_ROUTER)
-_PEER = {
-    Role.PREFILL: (Role.DECODE, Capability.SURVIVES_PREFILL_RESTART),
-    Role.DECODE: (Role.PREFILL, Capability.SURVIVES_DECODE_RESTART),
-}
+
+
+StoppedWith = Callable[[str], Iterable[str]]
+"""The instances that a manager stops along with one, whether they would survive or not."""
 
 
 class Joined(msgspec.Struct, frozen=True):
@@ -83,8 +82,13 @@ def engines(deployment: Deployment) -> tuple[str, ...]:
     return tuple(instance.name for instance in deployment.instances if instance.role is not Role.ROUTER)
 
 
-def closed(deployment: Deployment, names: Iterable[str]) -> RestartSet:
-    """Add every peer that would not survive, until none is left. Raises UsageError for an unknown name."""
+def closed(
+    deployment: Deployment, names: Iterable[str], stopped_with: StoppedWith, *, with_victims: bool = True
+) -> RestartSet:
+    """Add every peer that would be stopped along, and (`with_victims`) every one that would not survive.
+
+    Raises UsageError for an unknown name.
+    """
     by_name = {instance.name: instance for instance in deployment.instances}
     unknown = [name for name in names if name not in by_name]
     if unknown:
@@ -92,10 +96,16 @@ def closed(deployment: Deployment, names: Iterable[str]) -> RestartSet:
     chosen = list(dict.fromkeys(names))
     joined: list[Joined] = []
     for name in chosen:  # grows while it is walked
-        for peer, source in _victims(deployment, by_name[name]):
-            if peer.name not in chosen:
-                chosen.append(peer.name)
-                joined.append(Joined(peer.name, f"it may not survive the restart of {name}: {source}"))
+        found = [(other, f"its unit is stopped along with that of {name}") for other in stopped_with(name)]
+        if with_victims:
+            found += [
+                (peer.name, f"it may not survive the restart of {name}: {source}")
+                for peer, source in victims(deployment, by_name[name])
+            ]
+        for other, because in found:
+            if other not in chosen:
+                chosen.append(other)
+                joined.append(Joined(other, because))
     ordered = tuple(instance.name for instance in deployment.instances if instance.name in chosen)
     return RestartSet(ordered, tuple(joined))
 
@@ -104,13 +114,3 @@ def affected_pairs(deployment: Deployment, names: Iterable[str]) -> tuple[tuple[
     """Return every pair that one of the instances is part of."""
     touched = set(names)
     return tuple(pair for pair in deployment.pairs if touched & {pair[0].name, pair[1].name})
-
-
-def _victims(deployment: Deployment, instance: Instance) -> Iterable[tuple[Instance, str]]:
-    if instance.role not in _PEER:
-        return
-    role, ability = _PEER[instance.role]
-    for peer in deployment.of_role(role):
-        support, source = catalogue.capability(peer.dialect, Kind.ENGINE, ability, peer.version, peer.transfer)
-        if support is not Support.YES:
-            yield peer, f"{peer.dialect} {peer.version or 'of unknown version'}, {source}"

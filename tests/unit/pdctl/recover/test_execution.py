@@ -10,7 +10,8 @@ import pytest
 
 from pdctl.deployment.model import Deployment, Instance, Role
 from pdctl.errors import NotProven, PdctlError
-from pdctl.managers.shim import Life, Observation, Record
+from pdctl.managers.sight import Sight
+from pdctl.recover.drift import Drift
 from pdctl.recover.execution import Execution
 from pdctl.recover.ledger import Entry, Ledger, Notes, Outcome, Step
 from pdctl.recover.manager import Unkillable
@@ -20,42 +21,57 @@ PREFILL = Instance(name="prefill-0", role=Role.PREFILL, dialect="pdctl", url="ht
 DECODE = Instance(name="decode-0", role=Role.DECODE, dialect="pdctl", url="http://127.0.0.1:2", start=("d",))
 
 
-def running(name: str, pid: int) -> Observation:
-    """Return the sight of a live process; its start ticks are ten times its pid."""
-    return Observation(Life.RUNNING, Record(
-        instance=name, argv=(name,), boot_id="b", shim_pid=1, shim_start_ticks=1, state="running",
-        pid=pid, start_ticks=10 * pid, started_at=1.0,
-    ))  # fmt: skip
+def running(name: str, pid: int) -> Sight:
+    """Return the sight of a live process."""
+    return Sight(words="running", is_running=True, pid=pid, run=f"run-{pid}", started_at=1.0)
+
+
+DOWN = Sight(words="stopped")
 
 
 @dataclass
 class Processes:
     """A manager. `calls` is what was asked of it, in order."""
 
-    seen: dict[str, Observation]
+    seen: dict[str, Sight]
     unkillable: tuple[str, ...] = ()
     unstartable: tuple[str, ...] = ()
+    unstoppable: tuple[str, ...] = ()
     calls: list[str] = field(default_factory=list)
 
-    def look(self, name: str) -> Observation:
+    def look(self, name: str) -> Sight:
         return self.seen[name]
 
     def ask_to_stop(self, name: str) -> None:
         self.calls.append(f"term {name}")
+        if name in self.unstoppable:
+            raise PdctlError(f"cannot stop {name}: access denied")
 
     def await_stopped(self, name: str, deadline_s: float) -> bool:
         self.calls.append(f"wait {name}")
         if name in self.unkillable:
             raise Unkillable(f"{name} survives SIGKILL", "replace the host")
-        self.seen[name] = Observation(Life.STOPPED)
+        self.seen[name] = DOWN
         return False
 
-    def start(self, target: Target) -> Observation:
+    def start(self, target: Target) -> Sight:
         self.calls.append(f"start {target.name}")
         if target.name in self.unstartable:
             raise PdctlError(f"cannot start {target.name}")
         self.seen[target.name] = running(target.name, 77)
         return self.seen[target.name]
+
+    def last_words(self, name: str) -> str:
+        return ""
+
+    def problems(self, instance: Instance) -> tuple[str, ...]:
+        return ()
+
+    def drift(self, instance: Instance) -> tuple[Drift, ...]:
+        return ()
+
+    def stopped_with(self, name: str) -> tuple[str, ...]:
+        return ()
 
 
 @dataclass
@@ -76,8 +92,8 @@ class Rig:
     def run(self) -> Outcome:
         """Execute."""
         targets = (
-            Target(instance=PREFILL, pid=10, start_ticks=100),
-            Target(instance=DECODE, pid=20, start_ticks=200),
+            Target(instance=PREFILL, pid=10, run="run-10"),
+            Target(instance=DECODE, pid=20, run="run-20"),
         )
         deployment = Deployment(name="d", model="m", instances=(PREFILL, DECODE))
         plan = Plan(id="r", deployment=deployment, targets=targets, drain_s=5, ready_timeout_s=5)
@@ -116,7 +132,7 @@ def test_ledger_names_each_step_before_it_is_done(rig: Rig) -> None:
         calls.append(("term", rig.steps()[-1]))
         stop(name)
 
-    def starting(target: Target) -> Observation:
+    def starting(target: Target) -> Sight:
         calls.append(("start", rig.steps()[-1]))
         return start(target)
 
@@ -141,7 +157,7 @@ def test_target_restarted_meanwhile_is_left_alone_and_its_operator_named(rig: Ri
 
 def test_target_that_died_meanwhile_is_started(rig: Rig) -> None:
     """Its end is what stopping it would have come to."""
-    rig.processes.seen["decode-0"] = Observation(Life.EXITED)
+    rig.processes.seen["decode-0"] = DOWN
     assert rig.run() is Outcome.STARTED
     assert "start decode-0" in rig.processes.calls
 
@@ -162,6 +178,16 @@ def test_one_that_cannot_start_does_not_keep_the_others_down(rig: Rig) -> None:
     assert rig.run() is Outcome.NOT_READY
     assert rig.processes.calls[-1] == "start decode-0"
     assert "fault prefill-0" in rig.steps()
+
+
+def test_what_was_stopped_before_a_refused_stop_is_started_again(rig: Rig) -> None:
+    """Decode may not be stopped: prefill, already asked, is not left down, and the outcome tells why."""
+    rig.processes.unstoppable = ("decode-0",)
+    assert rig.run() is Outcome.NOT_READY
+    assert rig.processes.calls == ["term prefill-0", "term decode-0", "wait prefill-0", "start prefill-0"]
+    executed = rig.ledger.recovery("r").last(Step.EXECUTED)
+    assert executed is not None
+    assert executed.detail == "cannot stop decode-0: access denied"
 
 
 def test_full_disk_after_the_stop_stops_nothing(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,14 +22,30 @@ def deployed(dialect: str, version: str | None = None) -> Deployment:
     return Deployment(name="d", model="m", instances=(*engines, router))
 
 
+def alone(name: str) -> tuple[str, ...]:
+    """Return what is stopped along with an instance under a shim: nothing."""
+    return ()
+
+
+def test_unit_that_is_stopped_along_joins_though_it_would_survive() -> None:
+    """PartOf= and Requires= act whatever an engine can; also where the peers that may not survive are left out."""
+
+    def tied(name: str) -> tuple[str, ...]:
+        return ("prefill-0",) if name == "decode-0" else ()
+
+    found = closed(deployed("pdctl"), ["decode-0"], tied, with_victims=False)
+    assert found.names == ("prefill-0", "decode-0")
+    assert found.joined[0].because == "its unit is stopped along with that of decode-0"
+
+
 def test_our_engine_survives_either_side() -> None:
     """Nobody joins."""
-    assert closed(deployed("pdctl"), ["decode-0"]).names == ("decode-0",)
+    assert closed(deployed("pdctl"), ["decode-0"], alone).names == ("decode-0",)
 
 
 def test_sglang_peers_join_until_the_set_is_closed() -> None:
     """Decode alone takes every prefill with it, and these every other decode; never the router."""
-    found = closed(deployed("sglang", "0.5.13"), ["decode-0"])
+    found = closed(deployed("sglang", "0.5.13"), ["decode-0"], alone)
     assert found.names == ("prefill-0", "prefill-1", "decode-0", "decode-1")
     assert [item.name for item in found.joined] == ["prefill-0", "prefill-1", "decode-1"]
     assert "sglang 0.5.13" in found.joined[0].because
@@ -37,13 +53,18 @@ def test_sglang_peers_join_until_the_set_is_closed() -> None:
 
 def test_unknown_counts_as_no() -> None:
     """A family without a table is taken to survive nothing."""
-    assert closed(deployed("homegrown"), ["prefill-1"]).names == ("prefill-0", "prefill-1", "decode-0", "decode-1")
+    assert closed(deployed("homegrown"), ["prefill-1"], alone).names == (
+        "prefill-0",
+        "prefill-1",
+        "decode-0",
+        "decode-1",
+    )
 
 
 def test_unknown_name_is_told_with_those_there_are() -> None:
     """A typo restarts nothing."""
     with pytest.raises(UsageError, match="no instance 'decode-9'") as raised:
-        closed(deployed("pdctl"), ["decode-9"])
+        closed(deployed("pdctl"), ["decode-9"], alone)
     assert raised.value.hint == "there are prefill-0, prefill-1, decode-0, decode-1, router"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pdctl.collect.child import Child, End, Keep, run
+from pdctl.hosts.child import Child, End, Keep, run
 from tests.waiting import eventually
 
 

@@ -1,0 +1,1 @@
+"""Where instances run: this machine, one reached by ssh, or one reached by a command that runs `sh`."""
