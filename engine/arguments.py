@@ -17,6 +17,7 @@ from engine.transfer.control_key import ControlKey
 
 DEFAULT_PORTS = {Role.PREFILL: 30000, Role.DECODE: 30002, Role.UNIFIED: 30000}
 DTYPES = ("bfloat16", "float32", "float64")
+CPU_STEPS = ("auto", "off")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -96,6 +97,12 @@ def _parser() -> argparse.ArgumentParser:
         help=f"plan a step while the one before it runs, or after it (default: {_default('schedule')})",
     )
     add("--dtype", choices=DTYPES, help=f"of weights and KV (default: {_default('dtype')})")
+    add(
+        "--cpu-step",
+        choices=CPU_STEPS,
+        help=f"bfloat16 on a CPU: auto compiles and uses the C++ step, off leaves it to torch "
+        f"(default: {_default('cpu_step')})",
+    )
     add("--log-level", choices=LOG_LEVELS, help=f"(default: {_default('log_level')})")
     add("--api-key-file", metavar="FILE", help="file with the key that generating requests need")
     add("--admin-key-file", metavar="FILE", help="file with the key for /rooms, /abort_request, /drain")

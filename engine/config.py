@@ -48,6 +48,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     dtype: str = "bfloat16"
     """bfloat16 | float32 | float64, of weights and KV."""
+    cpu_step: str = "auto"
+    """auto | off: on a CPU in bfloat16, compute by the C++ step where it can be compiled, else by torch."""
     page_size: int = 16
     """Tokens per KV page."""
     kv_tokens: int = 12288

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,31 +17,44 @@ from engine.model.config import ModelConfig
 from engine.parallel.deal import Share
 from engine.parallel.group import TensorParallelGroup
 
+MatrixT = TypeVar("MatrixT")
+"""How a kernel wants its matrices: `Linear` for torch, `PackedMatrix` for the C++ step."""
+
 
 @dataclass(frozen=True, slots=True)
-class LayerWeights:
+class LayerWeights(Generic[MatrixT]):
     """One decoder layer. Projections that read the same input are one matrix."""
 
     input_norm: Tensor
-    qkv: Linear
+    qkv: MatrixT
     """Rows: query heads, key heads, value heads."""
     q_norm: Tensor | None
     k_norm: Tensor | None
-    output: Linear
+    output: MatrixT
     post_norm: Tensor
-    gate_up: Linear
+    gate_up: MatrixT
     """Rows: gate, up."""
-    down: Linear
+    down: MatrixT
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class Weights(Generic[MatrixT]):
     """All of a model; `head` may hold the numbers of `embedding` in another order."""
 
     embedding: Tensor
-    layers: tuple[LayerWeights, ...]
+    layers: tuple[LayerWeights[MatrixT], ...]
     norm: Tensor
-    head: Linear
+    head: MatrixT
+
+
+class ForwardPass(Protocol):
+    """What a scheduler needs of a model, whoever computes it."""
+
+    config: ModelConfig
+    share: Share
+
+    def forward(self, batch: ForwardBatch, kv: Tensor) -> Tensor:
+        """See `LanguageModel.forward`."""
 
 
 class LanguageModel:
@@ -51,7 +65,7 @@ class LanguageModel:
     """
 
     def __init__(
-        self, config: ModelConfig, weights: Weights, shares: Sequence[Share], group: TensorParallelGroup
+        self, config: ModelConfig, weights: Weights[Linear], shares: Sequence[Share], group: TensorParallelGroup
     ) -> None:
         self.config = config
         self.share = shares[group.rank]
@@ -60,7 +74,7 @@ class LanguageModel:
         self._heads = len(self.share.heads)
         self._kv_heads = len(self.share.kv_heads)
         self._weights = weights
-        self._frequencies = _rotary_frequencies(config).to(weights.embedding.device)
+        self._frequencies = rotary_frequencies(config).to(weights.embedding.device)
 
     @torch.inference_mode()
     def forward(self, batch: ForwardBatch, kv: Tensor) -> Tensor:
@@ -93,7 +107,7 @@ class LanguageModel:
 
     def _layer(
         self,
-        layer: LayerWeights,
+        layer: LayerWeights[Linear],
         x: Tensor,
         rotation: tuple[Tensor, Tensor],
         slots: Tensor,
@@ -112,7 +126,7 @@ class LanguageModel:
         gate, up = torch.chunk(layer.gate_up(self._norm(x, layer.post_norm)), 2, dim=-1)
         return x + self._group.all_reduce(layer.down(functional.silu(gate) * up))
 
-    def _head_norms(self, rotated: Tensor, layer: LayerWeights) -> Tensor:
+    def _head_norms(self, rotated: Tensor, layer: LayerWeights[Linear]) -> Tensor:
         """Qwen3: an RMS norm over each query and key head."""
         if layer.q_norm is None or layer.k_norm is None:
             return rotated
@@ -135,7 +149,7 @@ def _rotated(x: Tensor, cosine: Tensor, signed_sine: Tensor) -> Tensor:
     return torch.addcmul(x * cosine, x.roll(x.shape[-1] // 2, dims=-1), signed_sine)
 
 
-def _rotary_frequencies(config: ModelConfig) -> Tensor:
+def rotary_frequencies(config: ModelConfig) -> Tensor:
     """Return radians per position `[head_dim / 2]` in float32, by the formula of the models' training."""
     exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
     frequencies = 1.0 / (config.rope_theta**exponents)

@@ -3,45 +3,71 @@
 from __future__ import annotations
 
 import ctypes
+import logging
+from collections.abc import Callable
+from typing import Generic
 
 import torch
 from torch import Tensor
 
 from engine.errors import ConfigError
+from engine.kernels.cpu.build import BuildError
+from engine.kernels.cpu.matrix import packed
+from engine.kernels.cpu.step import CpuStep, step_function
 from engine.kernels.linear import Linear
 from engine.model.config import ModelConfig, tensor_shapes
-from engine.model.decoder import LanguageModel, LayerWeights, Weights
+from engine.model.decoder import ForwardPass, LanguageModel, LayerWeights, MatrixT, Weights, rotary_frequencies
 from engine.model.sharding import piece_of
 from engine.model.stored import Checkpoint
-from engine.parallel.deal import deal
+from engine.parallel.deal import Share, deal
 from engine.parallel.group import SingleRank, TensorParallelGroup
 
-__all__ = ["LanguageModel", "load_model"]
+__all__ = ["load_model"]
+
+log = logging.getLogger(__name__)
 
 LAYERS = "model.layers."
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
 
 
 def load_model(
-    checkpoint: Checkpoint, dtype: str, device: str = "cpu", group: TensorParallelGroup | None = None
-) -> LanguageModel:
+    checkpoint: Checkpoint,
+    dtype: str,
+    device: str = "cpu",
+    group: TensorParallelGroup | None = None,
+    cpu_step: str = "off",
+) -> ForwardPass:
     """Read the weights of this rank of `group` (None: all); holds one tensor of the file beside the model itself.
 
-    SmolLM2 from GGUF: 2 s. Raises CheckpointError when the files changed since they were opened, ConfigError
-    for an unknown dtype, or a group of more ranks than the model can be dealt to.
+    SmolLM2 from GGUF: 2 s. With `cpu_step` "auto" a whole bfloat16 model on a CPU is computed by the C++ step where
+    that can be had (4 s more when it has to be compiled), else by torch. Raises CheckpointError when the files changed
+    since they were opened, ConfigError for an unknown dtype, or a group of more ranks than the model can be dealt to.
     """
     if dtype not in DTYPES:
         raise ConfigError(f"dtype {dtype!r} is not supported; choose one of {', '.join(DTYPES)}")
     group = group or SingleRank()
-    config = checkpoint.config
-    shares = deal(config, group.size)
-    loader = _Loader(config, DTYPES[dtype], device)
-    with torch.inference_mode():
-        for name, tensor in checkpoint.tensors(lambda name: piece_of(name, config, shares[group.rank])):
-            loader.take(name, tensor)
-        model = LanguageModel(config, loader.weights(), shares, group)
+    shares = deal(checkpoint.config, group.size)
+    model: ForwardPass | None = None
+    if cpu_step == "auto" and (dtype, device, group.size) == ("bfloat16", "cpu", 1):
+        model = _compiled(checkpoint, shares[0])
+    if model is None:
+        loader = _Loader(checkpoint.config, DTYPES[dtype], device, Linear)
+        model = LanguageModel(checkpoint.config, loader.read(checkpoint, shares[group.rank]), shares, group)
     _return_free_memory()
     return model
+
+
+def _compiled(checkpoint: Checkpoint, share: Share) -> CpuStep | None:
+    """Return the model for the C++ step; None, and one line in the log, where that cannot be had."""
+    config = checkpoint.config
+    try:
+        function = step_function(config)
+    except BuildError as error:
+        log.warning("torch computes this model: the C++ step cannot be had: %s", error)
+        return None
+    log.info("the C++ step computes this model")
+    loader = _Loader(config, torch.bfloat16, "cpu", packed)
+    return CpuStep(function, config, share, loader.read(checkpoint, share), rotary_frequencies(config))
 
 
 def _return_free_memory() -> None:
@@ -51,20 +77,34 @@ def _return_free_memory() -> None:
         trim(0)
 
 
-class _Loader:
+class _Loader(Generic[MatrixT]):
     """Collects tensors in any order, and packs a layer's matrices as soon as the layer is whole."""
 
-    def __init__(self, config: ModelConfig, dtype: torch.dtype, device: str) -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        dtype: torch.dtype,
+        device: str,
+        matrix: Callable[[Tensor, Tensor | None], MatrixT],
+    ) -> None:
+        """`matrix` packs a weight and its bias as the kernels want them."""
         self._config = config
+        self._matrix = matrix
         self._dtype = dtype
         self._device = device
         self._layer_size = sum(name.startswith(f"{LAYERS}0.") for name in tensor_shapes(config))
         self._outside: dict[str, Tensor] = {}
         self._partial: dict[int, dict[str, Tensor]] = {}
-        self._layers: dict[int, LayerWeights] = {}
+        self._layers: dict[int, LayerWeights[MatrixT]] = {}
 
-    def take(self, name: str, tensor: Tensor) -> None:
-        """Add a tensor under its canonical name."""
+    @torch.inference_mode()
+    def read(self, checkpoint: Checkpoint, share: Share) -> Weights[MatrixT]:
+        """Return this rank's share of the whole model."""
+        for name, tensor in checkpoint.tensors(lambda name: piece_of(name, self._config, share)):
+            self._take(name, tensor)
+        return self._weights()
+
+    def _take(self, name: str, tensor: Tensor) -> None:
         tensor = tensor.to(device=self._device, dtype=self._dtype)
         if not name.startswith(LAYERS):
             self._outside[name] = tensor
@@ -73,28 +113,27 @@ class _Loader:
         parts = self._partial.setdefault(int(number), {})
         parts[part] = tensor
         if len(parts) == self._layer_size:
-            self._layers[int(number)] = _layer(self._partial.pop(int(number)))
+            self._layers[int(number)] = self._layer(self._partial.pop(int(number)))
 
-    def weights(self) -> Weights:
-        """Return the whole model; `open_checkpoint` has made sure that nothing is missing."""
+    def _weights(self) -> Weights[MatrixT]:
+        # Whole: `open_checkpoint` has made sure that nothing is missing.
         embedding = self._outside["model.embed_tokens.weight"]
         head = embedding if self._config.tied_embeddings else self._outside["lm_head.weight"]
         layers = tuple(self._layers[index] for index in range(self._config.layers))
-        return Weights(embedding, layers, self._outside["model.norm.weight"], Linear(head))
+        return Weights(embedding, layers, self._outside["model.norm.weight"], self._matrix(head, None))
 
+    def _layer(self, parts: dict[str, Tensor]) -> LayerWeights[MatrixT]:
+        def together(template: str, names: tuple[str, ...]) -> Tensor:
+            return torch.cat([parts[template.format(name)] for name in names])
 
-def _layer(parts: dict[str, Tensor]) -> LayerWeights:
-    def together(template: str, names: tuple[str, ...]) -> Tensor:
-        return torch.cat([parts[template.format(name)] for name in names])
-
-    bias = together("self_attn.{}_proj.bias", ("q", "k", "v")) if "self_attn.q_proj.bias" in parts else None
-    return LayerWeights(
-        input_norm=parts["input_layernorm.weight"],
-        qkv=Linear(together("self_attn.{}_proj.weight", ("q", "k", "v")), bias),
-        q_norm=parts.get("self_attn.q_norm.weight"),
-        k_norm=parts.get("self_attn.k_norm.weight"),
-        output=Linear(parts["self_attn.o_proj.weight"]),
-        post_norm=parts["post_attention_layernorm.weight"],
-        gate_up=Linear(together("mlp.{}_proj.weight", ("gate", "up"))),
-        down=Linear(parts["mlp.down_proj.weight"]),
-    )
+        bias = together("self_attn.{}_proj.bias", ("q", "k", "v")) if "self_attn.q_proj.bias" in parts else None
+        return LayerWeights(
+            input_norm=parts["input_layernorm.weight"],
+            qkv=self._matrix(together("self_attn.{}_proj.weight", ("q", "k", "v")), bias),
+            q_norm=parts.get("self_attn.q_norm.weight"),
+            k_norm=parts.get("self_attn.k_norm.weight"),
+            output=self._matrix(parts["self_attn.o_proj.weight"], None),
+            post_norm=parts["post_attention_layernorm.weight"],
+            gate_up=self._matrix(together("mlp.{}_proj.weight", ("gate", "up")), None),
+            down=self._matrix(parts["mlp.down_proj.weight"], None),
+        )

@@ -58,7 +58,7 @@ class Instance:
         self._context = context
         self._run_dir = run_dir
         checkpoint = open_checkpoint(config.model)
-        model = load_model(checkpoint, config.dtype)
+        model = load_model(checkpoint, config.dtype, cpu_step=config.cpu_step)
         _give_back_unused_memory()
         pool = KVPool(kv_layout(config, checkpoint.config))
         self._contract = contract(config, checkpoint.config, checkpoint.fingerprint())

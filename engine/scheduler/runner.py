@@ -11,7 +11,7 @@ import torch
 from engine.kvcache.pool import KVPool
 from engine.messages import TokenLogprob
 from engine.model.batch import ForwardBatch, SequenceSlice
-from engine.model.decoder import LanguageModel
+from engine.model.decoder import ForwardPass
 from engine.model.grammar import GrammarCompiler
 from engine.model.sampling import Sampled, SamplingState, prompt_logprobs, sample
 from engine.scheduler.step_plan import COMING, SamplingStart, SequenceStep, StepPlan, check_number
@@ -42,7 +42,7 @@ class Runner:
     """Owner of the model, the pool's contents and the sampling states. Used by one thread."""
 
     def __init__(
-        self, model: LanguageModel, pool: KVPool, eos_ids: Sequence[int], grammars: GrammarCompiler, rank: int = 0
+        self, model: ForwardPass, pool: KVPool, eos_ids: Sequence[int], grammars: GrammarCompiler, rank: int = 0
     ) -> None:
         self._model = model
         self._pool = pool

@@ -31,9 +31,9 @@ def test_every_setting_has_a_flag() -> None:
     numbers = [word for name in names for word in (name, "48")]
     config = parse_config(
         ["--model", "m", "--role", "decode", "--peers", "a:1,b:2", "--peers", "c:3", "--served-name", "s",
-         "--instance", "i", "--host", "127.0.0.2", "--dtype", "float32", "--log-level", "debug", "--no-checksums",
-         "--schedule", "normal", "--no-prefix-cache", "--insecure", "--enable-failpoints", "--recheck-prompts",
-         "--flight-file", "f", *numbers]
+         "--instance", "i", "--host", "127.0.0.2", "--dtype", "float32", "--cpu-step", "off", "--log-level", "debug",
+         "--no-checksums", "--schedule", "normal", "--no-prefix-cache", "--insecure", "--enable-failpoints",
+         "--recheck-prompts", "--flight-file", "f", *numbers]
     )  # fmt: skip
     defaults = msgspec.structs.asdict(parse_config(UNIFIED))
     same = {name for name, value in msgspec.structs.asdict(config).items() if value == defaults[name]}

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from engine.model.batch import ForwardBatch, SequenceSlice
-from engine.model.loading import LanguageModel
+from engine.model.decoder import ForwardPass
 
 PAGE_SIZE = 16
 
@@ -16,12 +16,13 @@ PAGE_SIZE = 16
 class PagedRun:
     """A pool and the sequences in it."""
 
-    def __init__(self, model: LanguageModel, dtype: str, tokens: int) -> None:
+    def __init__(self, model: ForwardPass, dtype: str, tokens: int, page_size: int = PAGE_SIZE) -> None:
         """`tokens`: capacity of the pool."""
         config = model.config
-        pages = -(-tokens // PAGE_SIZE)
-        shape = (config.layers, 2, len(model.share.kv_heads), pages, PAGE_SIZE, config.head_dim)
+        pages = -(-tokens // page_size)
+        shape = (config.layers, 2, len(model.share.kv_heads), pages, page_size, config.head_dim)
         self.model = model
+        self._page_size = page_size
         self.kv = torch.zeros(shape, dtype=getattr(torch, dtype))
         order = torch.randperm(pages, generator=torch.Generator().manual_seed(1))
         self._free: list[int] = order.tolist()
@@ -34,17 +35,26 @@ class PagedRun:
         self._computed.append(0)
         return len(self._pages) - 1
 
+    def pages(self, number: int) -> list[int]:
+        """Return a sequence's pages in order."""
+        return self._pages[number]
+
+    def rewind(self, number: int, tokens: int) -> None:
+        """Forget all but the first tokens of a sequence; it keeps its pages."""
+        self._computed[number] = tokens
+
     def step(self, work: Sequence[tuple[int, list[int]]]) -> Tensor:
         """Compute new tokens of some sequences, single ones first; returns logits of every row."""
         slices, ids, positions, slots = [], [], [], []
+        size = self._page_size
         for number, new in work:
             start, end = self._computed[number], self._computed[number] + len(new)
             pages = self._pages[number]
-            pages += [self._free.pop() for _ in range(-(-end // PAGE_SIZE) - len(pages))]
+            pages += [self._free.pop() for _ in range(-(-end // size) - len(pages))]
             slices.append(SequenceSlice(len(ids), len(new), end, torch.tensor(pages)))
             ids += new
             positions += range(start, end)
-            slots += [pages[at // PAGE_SIZE] * PAGE_SIZE + at % PAGE_SIZE for at in range(start, end)]
+            slots += [pages[at // size] * size + at % size for at in range(start, end)]
             self._computed[number] = end
         batch = ForwardBatch(
             token_ids=torch.tensor(ids),

@@ -11,7 +11,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from engine.frontend.tokenizer import load_tokenizer
 from engine.model.checkpoint import Checkpoint, open_checkpoint
-from engine.model.loading import LanguageModel, load_model
+from engine.model.decoder import ForwardPass
+from engine.model.loading import load_model
 from tests.engine.model.paged_run import PagedRun
 
 TEXT = (
@@ -56,7 +57,7 @@ def checkpoint(smollm2_path: Path) -> Checkpoint:
 
 
 @pytest.fixture(scope="module")
-def model(checkpoint: Checkpoint) -> LanguageModel:
+def model(checkpoint: Checkpoint) -> ForwardPass:
     """Our model in float32."""
     return load_model(checkpoint, "float32")
 
@@ -105,7 +106,7 @@ def prompts(path: Path) -> list[list[int]]:
 
 
 def check_greedy(
-    model: LanguageModel, reference: LlamaForCausalLM, ids: list[list[int]], tokens: int, chunk: int
+    model: ForwardPass, reference: LlamaForCausalLM, ids: list[list[int]], tokens: int, chunk: int
 ) -> None:
     """Compare by induction: the reference, given prompt and our answer, must choose each of our tokens."""
     run = PagedRun(model, "float32", tokens=sum(map(len, ids)) + len(ids) * (tokens + 16))
@@ -115,14 +116,14 @@ def check_greedy(
         assert logits.argmax(-1).tolist() == answer, f"prompt of {len(prompt)} tokens"
 
 
-def test_short_prompts(model: LanguageModel, reference: LlamaForCausalLM, smollm2_path: Path) -> None:
+def test_short_prompts(model: ForwardPass, reference: LlamaForCausalLM, smollm2_path: Path) -> None:
     """Four prompts, chat and raw, decoded together."""
     everything = prompts(smollm2_path)
     check_greedy(model, reference, [everything[0], everything[5], everything[9], everything[10]], 8, chunk=32)
 
 
 @pytest.mark.slow
-def test_all_prompts(model: LanguageModel, reference: LlamaForCausalLM, smollm2_path: Path) -> None:
+def test_all_prompts(model: ForwardPass, reference: LlamaForCausalLM, smollm2_path: Path) -> None:
     """22 prompts from 1 to 2,000 tokens, in chunks of 256, decoded in one batch."""
     everything = prompts(smollm2_path)
     assert len(everything) >= 20
@@ -130,9 +131,10 @@ def test_all_prompts(model: LanguageModel, reference: LlamaForCausalLM, smollm2_
     check_greedy(model, reference, everything, TOKENS, chunk=256)
 
 
-def test_bf16_answers_pass_their_own_score(checkpoint: Checkpoint, smollm2_path: Path) -> None:
+@pytest.mark.parametrize("cpu_step", ["auto", "off"])
+def test_bf16_answers_pass_their_own_score(checkpoint: Checkpoint, smollm2_path: Path, cpu_step: str) -> None:
     """In bf16 every token, decoded in a batch, is within 0.25 logit of the best when scored in one pass."""
-    model = load_model(checkpoint, "bfloat16")
+    model = load_model(checkpoint, "bfloat16", cpu_step=cpu_step)
     ids = prompts(smollm2_path)[:14]
     answers = PagedRun(model, "bfloat16", tokens=2048).greedy(ids, 16, chunk=32)
     for prompt, answer in zip(ids, answers, strict=True):
@@ -142,7 +144,7 @@ def test_bf16_answers_pass_their_own_score(checkpoint: Checkpoint, smollm2_path:
         assert (logits.amax(-1) - own).max() <= 0.25
 
 
-def test_it_answers(model: LanguageModel, smollm2_path: Path) -> None:
+def test_it_answers(model: ForwardPass, smollm2_path: Path) -> None:
     """The real model with the real tokenizer knows the capital of France."""
     tokenizer = load_tokenizer(smollm2_path)
     answer = PagedRun(model, "float32", tokens=256).greedy(prompts(smollm2_path)[:1], 10, chunk=64)[0]

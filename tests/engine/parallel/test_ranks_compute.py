@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from engine.model.checkpoint import open_checkpoint
-from engine.model.loading import LanguageModel, load_model
+from engine.model.decoder import ForwardPass
+from engine.model.loading import load_model
 from tests.engine.model.paged_run import PagedRun
 from tests.engine.model.random_checkpoint import saved
 from tests.engine.parallel.rank_processes import RankProcesses, forced, matrices, tensor_bytes
@@ -30,7 +31,7 @@ def prompts_of(vocab: int) -> list[list[int]]:
     return [torch.randint(0, vocab, (length,), generator=chance).tolist() for length in (45, 16, 3)]
 
 
-def greedy(model: LanguageModel, dtype: str, prompts: list[list[int]], tokens: int) -> list[list[int]]:
+def greedy(model: ForwardPass, dtype: str, prompts: list[list[int]], tokens: int) -> list[list[int]]:
     return PagedRun(model, dtype, tokens=512).greedy(prompts, tokens, CHUNK)
 
 

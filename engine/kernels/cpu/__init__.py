@@ -1,0 +1,1 @@
+"""A whole step in C++ for CPUs: compiled where it runs, torch where it cannot be."""

@@ -1,0 +1,101 @@
+"""Compiles the C++ step on the machine that runs it, once: the library is kept in the user's cache folder."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from engine.errors import EngineError
+
+SOURCES = ("step.cpp", "attention.h", "matmul.h", "vector.h")
+FLAGS = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-fPIC", "-shared")
+LIMIT_S = 45.0
+"""For the compiler, and for waiting for another process's. It needs 4 s of CPU time; the rest is for a crowd."""
+POLL_S = 0.05
+
+
+class BuildError(EngineError):
+    """The C++ step cannot be had here; torch computes instead."""
+
+
+def built_library(cache: Path | None = None, compiler: Sequence[str] = ()) -> Path:
+    """Return the library for this CPU, compiling it if `cache` (default: the user's) lacks it.
+
+    Several processes may call this at once: one compiles, the others wait. `compiler` (default: $CXX, or g++)
+    is not part of the key, so that a cache serves a machine without one. The library knows nothing of
+    torch, so none of its versions is either. Raises BuildError after at most twice LIMIT_S.
+    """
+    folder = cache or _cache_folder()
+    library = folder / f"cpu-step-{_key()}.so"
+    if library.is_file():
+        return library
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _lock(library.with_suffix(".lock")):
+            if not library.is_file():
+                _compile(list(compiler) or os.environ.get("CXX", "g++").split(), library)
+    except OSError as error:
+        raise BuildError(f"cannot compile into {folder}: {error}") from error
+    return library
+
+
+def _cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pdengine"
+
+
+def _key() -> str:
+    """Return a hash of all that the library's bytes follow from: sources, flags, and what the CPU can do."""
+    digest = hashlib.sha256(" ".join(FLAGS).encode())
+    for name in SOURCES:
+        digest.update(Path(__file__).with_name(name).read_bytes())
+    digest.update(_cpu_flags(Path("/proc/cpuinfo")).encode())
+    return digest.hexdigest()[:16]
+
+
+def _cpu_flags(cpuinfo: Path) -> str:
+    """Return the first CPU's line of features; empty where the kernel names none (other architectures)."""
+    try:
+        lines = cpuinfo.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ""
+    return next((line for line in lines if line.startswith(("flags", "Features"))), "")
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    end = time.monotonic() + LIMIT_S
+    with path.open("w") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise BuildError(f"another process has held {path} for {LIMIT_S:g} s") from None
+                time.sleep(POLL_S)
+        yield
+
+
+def _compile(compiler: list[str], library: Path) -> None:
+    """Compile beside the library and rename: no process ever loads half a file."""
+    source = Path(__file__).with_name(SOURCES[0])
+    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
+        output = Path(folder) / library.name
+        command = [*compiler, *FLAGS, str(source), "-o", str(output)]
+        try:
+            ran = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, stdin=subprocess.DEVNULL)
+        except subprocess.TimeoutExpired:
+            raise BuildError(f"{compiler[0]} was still compiling after {LIMIT_S:g} s") from None
+        except FileNotFoundError:
+            raise BuildError(f"there is no compiler {compiler[0]} here; install g++, or name one in CXX") from None
+        if ran.returncode:
+            first = next((line for line in ran.stderr.splitlines() if "error" in line), ran.stderr.strip()[:200])
+            raise BuildError(f"{compiler[0]} ended with {ran.returncode}: {first}")
+        output.replace(library)

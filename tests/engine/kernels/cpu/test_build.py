@@ -1,0 +1,110 @@
+"""Compiling the C++ step: once, by one process, and never at the price of a start."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from engine.kernels.cpu import build
+from engine.kernels.cpu.build import BuildError, built_library
+from engine.kernels.cpu.step import step_function
+from engine.model.checkpoint import open_checkpoint
+from engine.model.decoder import LanguageModel
+from engine.model.loading import load_model
+from tests.engine.model.random_checkpoint import saved
+
+
+def script(folder: Path, lines: str) -> list[str]:
+    """Return the command of a stand-in for the compiler; $OUT is the file it has to write."""
+    path = folder / "compiler"
+    path.write_text(f'#!/bin/sh\nfor word; do OUT="$word"; done\n{lines}\n')
+    path.chmod(0o755)
+    return [str(path)]
+
+
+def test_processes_that_start_at_once_compile_once(tmp_path: Path) -> None:
+    """Eight ask for a library that is not there: one compiles, all get the same whole file."""
+    compiler = script(tmp_path, f'echo run >> {tmp_path}/runs; sleep 0.3; printf whole > "$OUT"')
+    with ThreadPoolExecutor(8) as pool:
+        libraries = set(pool.map(lambda _: built_library(tmp_path / "cache", compiler), range(8)))
+    assert [library.read_text() for library in libraries] == ["whole"]
+    assert (tmp_path / "runs").read_text() == "run\n"
+    assert {path.suffix for path in (tmp_path / "cache").iterdir()} == {".so", ".lock"}
+
+
+def test_a_cached_library_needs_no_compiler(tmp_path: Path) -> None:
+    """Built once, it is found again on a machine from which the compiler has gone."""
+    first = built_library(tmp_path, script(tmp_path, 'printf whole > "$OUT"'))
+    assert built_library(tmp_path, ["/nowhere/g++"]) == first
+
+
+def test_another_cpu_gets_another_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache on a shared disk never gives a CPU instructions that it lacks."""
+    compiler = script(tmp_path, 'printf whole > "$OUT"')
+    here = built_library(tmp_path, compiler)
+    monkeypatch.setattr(build, "_cpu_flags", lambda _: "flags : fpu")
+    assert built_library(tmp_path, compiler) != here
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("echo 'x.cpp:1: error: no such luck' >&2; exit 1", "ended with 1: x.cpp:1: error: no such luck"),
+        ("kill -9 $$", "ended with -9"),
+        ("sleep 60", "still compiling after 0.2 s"),
+    ],
+)
+def test_a_compiler_that_fails_is_an_error_that_says_how(
+    lines: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And leaves nothing behind that the next start would take for a library."""
+    monkeypatch.setattr(build, "LIMIT_S", 0.2 if "sleep" in lines else 20)
+    with pytest.raises(BuildError) as caught:
+        built_library(tmp_path / "cache", script(tmp_path, lines))
+    assert message in str(caught.value)
+    assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".lock"]
+
+
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    """Here: a file stands where the folder should be."""
+    (tmp_path / "cache").write_text("")
+    with pytest.raises(BuildError, match="cannot compile into"):
+        built_library(tmp_path / "cache")
+
+
+def test_a_library_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
+    """A damaged file in the cache: the message says which to remove."""
+    config = open_checkpoint(saved("llama", tmp_path / "model")).config
+    library = built_library(tmp_path, script(tmp_path, 'printf damaged > "$OUT"'))
+    with pytest.raises(BuildError, match=f"{library} cannot be loaded; remove it"):
+        step_function(config, tmp_path)
+
+
+def test_without_a_compiler_torch_computes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The start goes on, with one line in the log that says what to install."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "empty"))
+    monkeypatch.setenv("CXX", "/nowhere/g++")
+    folder = saved("llama", tmp_path / "model")
+    with caplog.at_level(logging.INFO, "engine"):
+        model = load_model(open_checkpoint(folder), "bfloat16", cpu_step="auto")
+    assert isinstance(model, LanguageModel)
+    assert [record.getMessage() for record in caplog.records] == [
+        "torch computes this model: the C++ step cannot be had: "
+        "there is no compiler /nowhere/g++ here; install g++, or name one in CXX"
+    ]
+
+
+@pytest.mark.parametrize(("dtype", "cpu_step"), [("bfloat16", "off"), ("float32", "auto")])
+def test_it_is_for_bfloat16_and_can_be_switched_off(
+    dtype: str, cpu_step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is compiled then."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "empty"))
+    model = load_model(open_checkpoint(saved("llama", tmp_path / "model")), dtype, cpu_step=cpu_step)
+    assert isinstance(model, LanguageModel)
+    assert not (tmp_path / "empty").exists()
