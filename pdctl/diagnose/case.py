@@ -22,7 +22,17 @@ from pdctl.diagnose.instance_symptoms import instance_symptoms, probe_symptoms
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.pages import ownerless, unfenced
 from pdctl.diagnose.ranks import handle_wait
-from pdctl.diagnose.symptoms import PROGRESS, Observed, Symptom, Unit, is_busy, progress, stall_of, units_of
+from pdctl.diagnose.symptoms import (
+    BEFORE_WORK,
+    PROGRESS,
+    Observed,
+    Symptom,
+    Unit,
+    is_busy,
+    progress,
+    stall_of,
+    units_of,
+)
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Counter, Gauge
 from pdctl.evidence.model import Evidence
@@ -184,7 +194,6 @@ class Case:
 
     def _queued(self, stalls: list[Observed]) -> list[Observed]:
         stalled = {(item.instance, item.unit) for item in stalls}
-        waiting = (Gauge.BOOTSTRAP, Gauge.PREALLOC, Gauge.TRANSFER, Gauge.WAITING)
         return [
             Observed(
                 Symptom.QUEUED,
@@ -195,7 +204,7 @@ class Case:
                 unit.place,
             )
             for unit in self.units
-            if unit.gauge in waiting and unit.progress and (unit.view.name, unit.gauge.value) not in stalled
+            if unit.gauge in BEFORE_WORK and unit.progress and (unit.view.name, unit.gauge.value) not in stalled
         ]
 
     def has(self, *kinds: Symptom) -> bool:

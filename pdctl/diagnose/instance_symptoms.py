@@ -23,7 +23,7 @@ def instance_symptoms(view: InstanceView) -> list[Observed]:
         add(Symptom.STARTING, "process", "still loads or compiles")
     elif view.is_alive is False:
         add(Symptom.GONE, "process", "no process answers")
-    if any(item.state == "T" for item in view.processes):
+    if view.is_stopped:
         add(Symptom.STOPPED, "process", "its processes are stopped (state T)")
     elif view.is_hanging and view.is_alive is not True:
         add(Symptom.STOPPED, "http", "accepts connections and does not answer")

@@ -14,6 +14,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """A log that stops this long before the capture, while work was outstanding, stopped with the engine."""
     fresh_log_s: float = 45.0
     """A batch line this young shows work: SGLang prints each 40 decode steps, vLLM every 10 s."""
+    just_now_s: float = 120.0
+    """A line this young was printed by a process that lives: engines and kubelets print at least health checks."""
     failing_completions: int = 5
     """Fewer completions are too few to call a unit failing."""
     failing_share: float = 0.5
@@ -53,11 +55,18 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     rare_share: float = 0.02
     """Fewer failures than two in a hundred are noise of a large fleet."""
     crash_restarts: int = 2
+    crash_starts: int = 3
+    """Start-up runs in one log, each ended by a death: the third shows a loop."""
     startup_s: float = 1800.0
     """Loading and compiling of the largest models is done within half an hour."""
     slow_load_s: float = 300.0
     """Loading that still goes on after this is slow (91 shards of a 700 GB model take 4 min from NVMe)."""
-    queue_growth_floor: float = 1.0
+    long_queue: float = 2.0
+    """So many requests that wait are a queue; one may be on its way into the batch."""
+    late_first_token_s: float = 5.0
+    """A first token that takes longer was waited for in a queue: no prompt of usual length computes that long."""
+    full_by_requests: float = 4.0
+    """So many running requests account for full KV memory; with fewer it may be held by nobody."""
     orphan_floor: float = 2.0
     """Requests in flight at the frontend that no worker has: one may be between the two."""
     orphan_share: float = 0.5

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from pdctl.diagnose.analyzer import Ask
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
+from pdctl.diagnose.events import Occurrence
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.symptoms import Symptom, progress
 from pdctl.diagnose.view import InstanceView
@@ -21,6 +25,42 @@ def logged(view: InstanceView, *events: Event, what: str) -> Answer:
     return no(f"{view.name}: no line of {what}", Kind.LOG, value=0)
 
 
+def says(*events: Event, otherwise: str) -> Ask:
+    """Ask for the newest such line of the running incarnation; that there is none tells nothing."""
+    return _newest(lambda case, view: (view,), lambda view: view.events(*events), otherwise)
+
+
+def said_last(*events: Event, otherwise: str) -> Ask:
+    """Ask the same of the running incarnation and of the end of the one before: why it was restarted."""
+    return _newest(lambda case, view: (view,), lambda view: view.end_events(*events), otherwise)
+
+
+def a_peer_says(*events: Event, otherwise: str) -> Ask:
+    """Ask for the newest such line of any peer."""
+    return _newest(lambda case, view: case.peers(view), lambda view: view.events(*events), otherwise)
+
+
+def _newest(
+    sides: Callable[[Case, InstanceView], tuple[InstanceView, ...]],
+    lines: Callable[[InstanceView], tuple[Occurrence, ...]],
+    otherwise: str,
+) -> Ask:
+    def ask(case: Case, view: InstanceView) -> Answer:
+        for side in sides(case, view):
+            if found := lines(side):
+                last = found[-1]
+                return yes(f"{side.name}: {last.text[:110]}", Kind.LOG, last.place, len(found))
+        return unknown(otherwise)
+
+    return ask
+
+
+def nobody_gone(case: Case, view: InstanceView) -> Answer:
+    """Ask that neither it nor a peer is known to be gone."""
+    gone = [one.name for one in (view, *case.peers(view)) if one.is_alive is False]
+    return no(f"{gone[0]} is gone", Kind.HTTP) if gone else yes("no side is known to be gone", Kind.HTTP)
+
+
 def alive(case: Case, view: InstanceView) -> Answer:
     """Ask whether the instance is there."""
     if view.is_alive is None:
@@ -34,9 +74,12 @@ def alive(case: Case, view: InstanceView) -> Answer:
 def peers_alive(case: Case, view: InstanceView) -> Answer:
     """Ask whether every peer is there and runs."""
     peers = case.peers(view)
-    gone = [peer for peer in peers if peer.is_alive is False or any(item.state == "T" for item in peer.processes)]
+    gone = [peer for peer in peers if peer.is_alive is False or peer.is_stopped]
     if gone:
         return no(f"{gone[0].name} is gone or stopped", Kind.PROCESS)
+    mute = next((peer for peer in (view, *peers) if peer.is_mute), None)
+    if mute is not None:
+        return unknown(f"{mute.name} accepts connections and answers nothing")
     if all(peer.is_alive for peer in peers):
         return yes(f"{view.name} and its peers are there", Kind.PROCESS)
     return unknown("nothing tells whether every peer lives")
@@ -87,12 +130,6 @@ def moves(case: Case, view: InstanceView, gauge: Gauge) -> Answer:
     return (yes if answer else no)(f"{view.name}: {gauge.value} {'moves' if answer else 'stands still'}", kind)
 
 
-# Time
-
-
-# GPU
-
-
 def gpus_do_not_spin(case: Case, view: InstanceView) -> Answer:
     """Ask that no GPU of a pair is busy without a step: while requests wait for a transfer, GPUs have nothing to do."""
     for side in (view, *case.peers(view)):
@@ -102,12 +139,6 @@ def gpus_do_not_spin(case: Case, view: InstanceView) -> Answer:
         if loads and min(loads) >= LIMITS.gpu_spin_percent and is_still:
             return unknown(f"GPUs of {side.name} spin at {min(loads):.0f} % without a step")
     return yes("no GPU is known to spin without a step", Kind.GPU)
-
-
-# Stacks
-
-
-# Source
 
 
 def fix_marker(view: InstanceView, marker: str) -> bool | None:

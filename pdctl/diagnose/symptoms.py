@@ -79,6 +79,8 @@ PROGRESS: dict[Gauge, tuple[Counter, ...]] = {
     Gauge.FRONT_INFLIGHT: (Counter.REQUESTS_DONE, Counter.DECODE_TOKENS),
 }
 QUEUES = tuple(PROGRESS)
+BEFORE_WORK = (Gauge.BOOTSTRAP, Gauge.PREALLOC, Gauge.TRANSFER, Gauge.WAITING)
+"""Queues in which a request waits before it is worked on."""
 
 
 class Unit(msgspec.Struct, frozen=True):
@@ -133,6 +135,8 @@ def _unit(view: InstanceView, gauge: Gauge, is_request_unanswered: bool) -> Unit
 
 def progress(view: InstanceView, gauge: Gauge) -> bool | None:
     """Return whether requests leave this queue well."""
+    if view.is_stopped:
+        return False  # Whatever grew since the earlier sample grew before the stop.
     rises = [rise.value for counter in PROGRESS[gauge] if (rise := view.rise(counter)) is not None]
     return max(rises) > 0 if rises else _progress_in_log(view)
 
@@ -154,7 +158,7 @@ def is_busy(view: InstanceView) -> bool | None:
     """Return whether it works on something that takes long: loading, compiling, steps that advance."""
     if view.is_starting:
         return True
-    if view.is_router or any(item.state == "T" for item in view.processes):
+    if view.is_router or view.is_stopped:
         return False
     steps = view.rise(Counter.STEPS)
     if steps is not None:

@@ -45,6 +45,9 @@ def verdict_of(case: Case, explanation: Explanation, suppressed: Collection[str]
     is_troubled = case.has(*_STALLS, Symptom.GONE, Symptom.STOPPED, Symptom.WRONG_OUTPUT, Symptom.PROBE_TIMEOUT)
     is_proven = case.last_probe is not None and case.last_probe.passed
     is_troubled = is_troubled or (case.has(Symptom.SUSPECTED) and not is_proven)
+    # What stands in a dump contradicts a step that was printed a moment ago; engines that went silent prove nothing.
+    is_troubled = is_troubled or any(_shows_a_stop(item) for item in explanation.hypotheses)
+    is_troubled = is_troubled or any(view.lost_its_metrics for view in case.engines)
     if case.is_moving and not is_troubled:
         return Verdict.HEALTHY
     return Verdict.UNKNOWN

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 
 from pdctl.diagnose.events import LogReader, Occurrence, Work
+from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.reading import Readings
 from pdctl.dialects.signals import Event, Gauge
 from pdctl.evidence.records import Get, Process
@@ -173,6 +174,11 @@ class InstanceView(Readings):
         return None
 
     @cached_property
+    def is_stopped(self) -> bool:
+        """Whether a process of it is stopped (state T): alive for the kernel, it does nothing."""
+        return any(item.state == "T" for item in self.processes)
+
+    @cached_property
     def is_refusing(self) -> bool | None:
         """Whether nobody listens on its port."""
         if not self.raw.gets:
@@ -185,6 +191,16 @@ class InstanceView(Readings):
         if not self.raw.gets:
             return None
         return any(item.error == "timeout" for item in self.raw.gets)
+
+    @cached_property
+    def is_mute(self) -> bool:
+        """Whether it accepts connections and answered nothing at all."""
+        return bool(self.raw.gets) and all(item.status is None and item.error == "timeout" for item in self.raw.gets)
+
+    @property
+    def lost_its_metrics(self) -> bool:
+        """Whether it gave its metrics in the earlier sample and not in this one."""
+        return self.raw.metrics_prev is not None and self.raw.metrics is None
 
     def get(self, *paths: str) -> Get | None:
         """Return the answer of the first of these endpoints that was asked."""
@@ -205,8 +221,11 @@ class InstanceView(Readings):
             return False
         if self.is_gone is False or self.raw.metrics is not None:
             return True
-        age = self.age_s(self.log_ends_at)
-        return True if age is not None and age < 120 and not self.ended else None
+        # Of one that answers nothing only a fresh step tells that it works; other lines may be older than its stop.
+        is_mute = self.is_mute
+        age = self.age_s(self.last_step.at if self.last_step else None) if is_mute else self.age_s(self.log_ends_at)
+        has_spoken = age is not None and age < (LIMITS.patience_s if is_mute else LIMITS.just_now_s)
+        return True if has_spoken and not self.ended else None
 
     @cached_property
     def ended(self) -> Occurrence | None:

@@ -15,6 +15,8 @@ SERIES = (
     Series(Counter.REQUESTS_FAILED, "dynamo_frontend_requests_total", {"status": ("error",)}, source=_FRONT),
     Series(Counter.REQUESTS_STARTED, "dynamo_frontend_requests_started_total", source=_FRONT),
     Series(Counter.DECODE_TOKENS, "dynamo_frontend_output_tokens_total", source=_FRONT),
+    Series(Counter.FIRST_TOKENS, "dynamo_frontend_time_to_first_token_seconds_count", source=_FRONT),
+    Series(Counter.FIRST_TOKEN_SECONDS, "dynamo_frontend_time_to_first_token_seconds_sum", source=_FRONT),
     Series(
         Gauge.HTTP_ACTIVE,
         "dynamo_component_inflight_requests",

@@ -11,6 +11,8 @@ SMG_SERIES = (
     Series(Gauge.FRONT_INFLIGHT, "smg_worker_requests_active", source="smg metrics"),
     Series(Counter.REQUESTS_STARTED, "smg_http_requests_total", {"path": _POSTS}, source="smg metrics"),
     Series(Counter.REQUESTS_DONE, "smg_http_responses_total", {"status_code": ("200",)}, source="smg metrics"),
+    Series(Counter.FIRST_TOKENS, "smg_pd_ttft_seconds_count", source="smg metrics"),
+    Series(Counter.FIRST_TOKEN_SECONDS, "smg_pd_ttft_seconds_sum", source="smg metrics"),
     Series(
         Counter.REQUESTS_FAILED,
         "smg_http_responses_total",

@@ -59,6 +59,8 @@ SERIES = (
     _counter(Counter.TRANSFERS_FAILED, "sglang:num_transfer_failed_reqs_total"),
     _counter(Counter.BOOTSTRAPS_FAILED, "sglang:num_bootstrap_failed_reqs_total"),
     _counter(Counter.RETRACTIONS, "sglang:num_retracted_requests_total", "0.5.9-"),
+    _counter(Counter.FIRST_TOKENS, "sglang:time_to_first_token_seconds_count"),
+    _counter(Counter.FIRST_TOKEN_SECONDS, "sglang:time_to_first_token_seconds_sum"),
 )
 
 # Keys vary in order and number between versions: parsed as pairs.

@@ -62,6 +62,10 @@ class Counter(StrEnum):
     DECODE_ONLY = "decode_only"
     """Requests that a scheduler sent to decode alone."""
     PREFILL_AND_DECODE = "prefill_and_decode"
+    FIRST_TOKENS = "first_tokens"
+    """Requests whose first token is out."""
+    FIRST_TOKEN_SECONDS = "first_token_seconds"
+    """What those waited for it, summed."""
 
 
 class Event(StrEnum):

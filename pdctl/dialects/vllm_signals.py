@@ -42,6 +42,8 @@ SERIES = (
         source=_LOGGERS,
     ),
     Series(Counter.ABORTS, "vllm:request_success_total", {"finished_reason": ("abort",)}, source=_LOGGERS),
+    Series(Counter.FIRST_TOKENS, "vllm:time_to_first_token_seconds_count", source=_LOGGERS),
+    Series(Counter.FIRST_TOKEN_SECONDS, "vllm:time_to_first_token_seconds_sum", source=_LOGGERS),
     Series(
         Counter.REQUESTS_STARTED,
         "http_requests_total",

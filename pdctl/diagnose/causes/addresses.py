@@ -18,6 +18,7 @@ from pdctl.diagnose.analyzer import (
 )
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
+from pdctl.diagnose.predicates import a_peer_says, alive, nobody_gone
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event
@@ -86,30 +87,19 @@ def _registry_refused(case: Case, view: InstanceView) -> Answer:
     return unknown("no refused registry names another port")
 
 
-def _lives(case: Case, view: InstanceView) -> Answer:
-    if view.is_alive is None:
-        return unknown(f"nothing tells whether {view.name} lives")
-    return (yes if view.is_alive else no)(f"{view.name} {'lives' if view.is_alive else 'is gone'}", Kind.HTTP)
-
-
-def _peer_cannot_register(case: Case, view: InstanceView) -> Answer:
-    for peer in case.peers(view):
-        found = peer.events(Event.REGISTRY_UNREACHABLE)
-        if found:
-            return yes(f"{peer.name}: {found[-1].text[:100]}", Kind.LOG, found[-1].place, len(found))
-    return unknown("no peer complains about the registry")
-
-
 PORT = Analyzer(
     code="PD0204",
     roles=("prefill",),
     inputs=(Kind.METRICS, Kind.SOURCE, Kind.LOG, Kind.HTTP, Kind.PROCESS),
     explains=_EXPLAINS,
     checks=(
-        requires("prefill lives", _lives),
+        requires("prefill lives", alive),
         proves("decode asks another port than prefill opened", _registry_refused),
         proves("the router announces another port", _router_announces_another),
-        suggests("decode cannot reach the registry", _peer_cannot_register),
+        suggests(
+            "decode cannot reach the registry",
+            a_peer_says(Event.REGISTRY_UNREACHABLE, otherwise="no peer complains about the registry"),
+        ),
     ),
 )
 
@@ -167,11 +157,6 @@ def _meets_itself(case: Case, view: InstanceView) -> Answer:
     return unknown(f"whose id {got[:13]} is, is not known")
 
 
-def _nobody_gone(case: Case, view: InstanceView) -> Answer:
-    gone = [one for one in (view, *case.peers(view)) if one.is_alive is False]
-    return no(f"{gone[0].name} is gone", Kind.HTTP) if gone else yes("no side is known to be gone", Kind.HTTP)
-
-
 def _announces_loopback(case: Case, view: InstanceView) -> Answer:
     """vLLM announces VLLM_NIXL_SIDE_CHANNEL_HOST, localhost by default: another host then reaches itself."""
     source = view.raw.source
@@ -189,24 +174,19 @@ def _announces_loopback(case: Case, view: InstanceView) -> Answer:
     return no(f"{view.name} announces {announced}", Kind.SOURCE)
 
 
-def _handshakes_fail(case: Case, view: InstanceView) -> Answer:
-    for peer in case.peers(view):
-        found = peer.events(Event.HANDSHAKE_FAILED, Event.WRONG_PEER)
-        if found:
-            return yes(f"{peer.name}: {found[-1].text[:100]}", Kind.LOG, found[-1].place, len(found))
-    return unknown("no handshake fails")
-
-
 ENGINE = Analyzer(
     code="PD0207",
     roles=EVERYONE,
     inputs=(Kind.LOG, Kind.SOURCE, Kind.HTTP, Kind.PROCESS),
     explains=_EXPLAINS,
     checks=(
-        requires("no side is gone", _nobody_gone),
+        requires("no side is gone", nobody_gone),
         proves("the id it got is its own", _meets_itself),
         suggests("it announces localhost to another host", _announces_loopback),
-        suggests("handshakes with it fail", _handshakes_fail),
+        suggests(
+            "handshakes with it fail",
+            a_peer_says(Event.HANDSHAKE_FAILED, Event.WRONG_PEER, otherwise="no handshake fails"),
+        ),
     ),
 )
 ANALYZERS = (PORT, ADDRESS, ENGINE)

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from pdctl.diagnose.analyzer import Analyzer, proves, requires, suggests
+from pdctl.diagnose.analyzer import proves, requires, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.bursts import abort_burst
 from pdctl.diagnose.case import Case
-from pdctl.diagnose.causes.self_report import not_reported_alive, reported_dead
-from pdctl.diagnose.causes.thread_signs import (
-    BOOTSTRAP,
-    EXPLAINS,
-    absent,
-    has_such_threads,
-    not_seen_alive,
-    printed_death,
-)
+from pdctl.diagnose.causes.thread_signs import BOOTSTRAP, absent, dead_thread, not_seen_alive
 from pdctl.diagnose.limits import LIMITS
-from pdctl.diagnose.predicates import alive, fix_marker, gpus_do_not_spin, level
+from pdctl.diagnose.predicates import fix_marker, level
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
-from pdctl.dialects.pdctl_signals import CONTROL_THREAD
 from pdctl.dialects.signals import Gauge
 from pdctl.dialects.versions import VersionRange
 from pdctl.evidence.records import Place
@@ -76,33 +67,14 @@ def _silent_probe(case: Case, view: InstanceView) -> Answer:
     return unknown("the probe hangs among other requests")
 
 
-ANALYZER = Analyzer(
-    code="PD0301",
-    roles=("prefill",),
-    inputs=(
-        Kind.STACKS,
-        Kind.LOG,
-        Kind.GPU,
-        Kind.METRICS,
-        Kind.SOURCE,
-        Kind.PROBE,
-        Kind.HTTP,
-        Kind.PROCESS,
-        Kind.TOPOLOGY,
-    ),
-    explains=EXPLAINS,
-    checks=(
-        requires("the family has such a thread", has_such_threads),
-        requires("prefill lives", alive),
-        requires("no GPU spins without a step", gpus_do_not_spin),
-        requires("no dump shows the thread everywhere", not_seen_alive(BOOTSTRAP)),
-        requires("it does not report the thread alive", not_reported_alive(CONTROL_THREAD)),
-        proves("it reports the thread dead", reported_dead(CONTROL_THREAD)),
-        proves("a scheduler lacks the thread", absent(BOOTSTRAP)),
-        proves("a traceback ended it", printed_death(BOOTSTRAP, Gauge.INFLIGHT)),
-        suggests("decode's metadata is not taken", _metadata_not_taken),
-        suggests("a burst of aborts came before", abort_burst),
-        suggests("the version dies of an ABORT", _affected_version),
-        suggests("a probe hangs on an idle prefill", _silent_probe),
-    ),
+ANALYZER = dead_thread(
+    "PD0301",
+    BOOTSTRAP,
+    ("prefill",),
+    requires("no dump shows the thread everywhere", not_seen_alive(BOOTSTRAP)),
+    proves("a scheduler lacks the thread", absent(BOOTSTRAP)),
+    suggests("decode's metadata is not taken", _metadata_not_taken),
+    suggests("a burst of aborts came before", abort_burst),
+    suggests("the version dies of an ABORT", _affected_version),
+    suggests("a probe hangs on an idle prefill", _silent_probe),
 )

@@ -13,12 +13,14 @@ from pdctl.diagnose.analyzer import (
     STALLS,
     Analyzer,
     Ask,
+    Check,
     proves,
     requires,
     suggests,
 )
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
+from pdctl.diagnose.predicates import says
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event
@@ -99,13 +101,6 @@ def _sizes_differ(case: Case, view: InstanceView) -> Answer:
     return unknown("tensor-parallel sizes are equal, or not known")
 
 
-def _transfer_fails(case: Case, view: InstanceView) -> Answer:
-    found = view.events(Event.TRANSFER_FAILED, Event.TRANSPORT_ERROR, Event.HANDSHAKE_FAILED)
-    if found:
-        return yes(f"{view.name}: {found[-1].text[:100]}", Kind.LOG, found[-1].place, len(found))
-    return unknown("no transfer fails")
-
-
 def _from_the_first(case: Case, view: InstanceView) -> Answer:
     first = next(iter(view.events(Event.MISMATCH, Event.ROOM_FAILED, Event.TRANSFER_FAILED)), None)
     if first is None or first.at is None:
@@ -145,31 +140,26 @@ _EXPLAINS = (*FAILURES, *STALLS, *DEATHS, Symptom.UNHEALTHY, Symptom.WRONG_OUTPU
 _PAGE_SIZES = _differs("page_size", _page_size)
 _KV_DTYPES = _differs("kv_cache_dtype", _kv_dtype)
 
-LAYOUT = Analyzer(
-    code="PD0201",
-    roles=ENGINES,
-    inputs=(Kind.LOG, Kind.SOURCE, Kind.HTTP, Kind.METRICS, Kind.PROBE, Kind.PROCESS),
-    explains=_EXPLAINS,
-    checks=(
-        requires("the field differs, or is named", _named_or_differs(_LAYOUT, _PAGE_SIZES)),
-        proves("an engine names the field", _logged(_LAYOUT)),
-        suggests("page sizes differ", _PAGE_SIZES),
-        suggests("requests fail", _fails),
-        suggests("from the first request on", _from_the_first),
-    ),
-)
-DTYPE = Analyzer(
-    code="PD0202",
-    roles=ENGINES,
-    inputs=(Kind.LOG, Kind.SOURCE, Kind.HTTP, Kind.METRICS, Kind.PROBE, Kind.PROCESS),
-    explains=_EXPLAINS,
-    checks=(
-        requires("the field differs, or is named", _named_or_differs(_DTYPE, _KV_DTYPES)),
-        proves("an engine names the field", _logged(_DTYPE)),
-        suggests("types differ", _KV_DTYPES),
-        suggests("requests fail", _fails),
-    ),
-)
+
+def _field(code: str, family: tuple[str, ...], differs: Ask, *signs: Check) -> Analyzer:
+    """Return the cause that the sides have different values of one field."""
+    return Analyzer(
+        code=code,
+        roles=ENGINES,
+        inputs=(Kind.LOG, Kind.SOURCE, Kind.HTTP, Kind.METRICS, Kind.PROBE, Kind.PROCESS),
+        explains=_EXPLAINS,
+        checks=(
+            requires("the field differs, or is named", _named_or_differs(family, differs)),
+            proves("an engine names the field", _logged(family)),
+            suggests("the values differ", differs),
+            suggests("requests fail", _fails),
+            *signs,
+        ),
+    )
+
+
+LAYOUT = _field("PD0201", _LAYOUT, _PAGE_SIZES, suggests("from the first request on", _from_the_first))
+DTYPE = _field("PD0202", _DTYPE, _KV_DTYPES)
 PARALLEL = Analyzer(
     code="PD0203",
     roles=ENGINES,
@@ -179,7 +169,15 @@ PARALLEL = Analyzer(
         requires("requests never passed before", _never_passed),
         proves("an engine names the field", _logged(_PARALLEL)),
         suggests("the sizes differ", _sizes_differ),
-        suggests("transfers fail", _transfer_fails),
+        suggests(
+            "transfers fail",
+            says(
+                Event.TRANSFER_FAILED,
+                Event.TRANSPORT_ERROR,
+                Event.HANDSHAKE_FAILED,
+                otherwise="no transfer fails",
+            ),
+        ),
         suggests("from the first request on", _from_the_first),
     ),
 )

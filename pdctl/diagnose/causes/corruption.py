@@ -5,7 +5,7 @@ from __future__ import annotations
 from pdctl.diagnose.analyzer import ENGINES, FAILURES, Analyzer, proves, requires, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
-from pdctl.diagnose.predicates import alive, grew, logged
+from pdctl.diagnose.predicates import alive, grew, logged, nobody_gone, says
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Counter, Event
@@ -48,13 +48,6 @@ def _counts_damaged(case: Case, view: InstanceView) -> Answer:
     return counted if counted.is_true else unknown(counted.text)
 
 
-def _says_damaged(case: Case, view: InstanceView) -> Answer:
-    found = view.events(Event.CORRUPTION)
-    if found:
-        return yes(f"{view.name}: {found[-1].text[:100]}", Kind.LOG, found[-1].place, len(found))
-    return unknown("no line of damage")
-
-
 PAGE = Analyzer(
     code="PD0309",
     roles=ENGINES,
@@ -65,7 +58,7 @@ PAGE = Analyzer(
         proves("one room, two prompt lengths", _one_room_two_lengths),
         proves("an engine compared, and it differed", _checksum),
         proves("an engine counts wrong checksums", _counts_damaged),
-        suggests("an engine found damage", _says_damaged),
+        suggests("an engine found damage", says(Event.CORRUPTION, otherwise="no line of damage")),
     ),
 )
 
@@ -89,16 +82,11 @@ LATE = Analyzer(
     explains=(*_EXPLAINS, Symptom.STARTING),
     checks=(
         requires("it lives", alive),
-        requires("its peers live", lambda case, view: _peers(case, view)),
+        requires("its peers live", nobody_gone),
         proves("blocks were read after their lease", _read_late),
         suggests("leases ran out", _expired),
     ),
 )
-
-
-def _peers(case: Case, view: InstanceView) -> Answer:
-    gone = [peer.name for peer in case.peers(view) if peer.is_alive is False]
-    return no(f"{gone[0]} is gone", Kind.PROCESS) if gone else yes("no peer is known to be gone", Kind.PROCESS)
 
 
 ANALYZERS = (PAGE, LATE)

@@ -11,6 +11,10 @@ from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event
 from pdctl.evidence.records import Place
 
+_DEATHS = (Event.ENGINE_DIED, Event.CHILD_DIED, Event.FATAL_SIGNAL, Event.LIVENESS_KILLED)
+_ORDERLY = (0, 143)
+"""Exit codes of a process that was told to end, and did."""
+
 
 def _restarts(case: Case, view: InstanceView) -> Answer:
     known = [item.restarts for item in view.processes if item.restarts is not None]
@@ -21,11 +25,21 @@ def _restarts(case: Case, view: InstanceView) -> Answer:
     if back_off:
         return yes(f"{view.name}: its manager backs off restarting it", Kind.LOG, back_off[-1].place)
     starts = _starts(view)
-    if starts >= 3:
+    if starts >= LIMITS.crash_starts:
         return yes(f"{view.name} began {starts} times in one log", Kind.LOG, value=starts)
     if known:
         return no(f"{view.name} was restarted {max(known)} times", Kind.PROCESS, place, max(known))
     return unknown(f"restarts of {view.name} are not known")
+
+
+def _dies(case: Case, view: InstanceView) -> Answer:
+    """Ask whether it dies each time: what ends in good order was ended, and a counter does not tell by whom."""
+    restarts = _restarts(case, view)
+    ends = view.end_events(*_DEATHS, Event.BACK_OFF)
+    orderly = [item for item in view.processes if item.exit_code in _ORDERLY and item.restarts]
+    if restarts.is_true and orderly and not ends and _starts(view) < LIMITS.crash_starts:
+        return unknown(f"{restarts.text}, and ended in good order (exit code {orderly[0].exit_code}): why is not known")
+    return restarts
 
 
 def _starts(view: InstanceView) -> int:
@@ -44,9 +58,7 @@ def _fresh_death(case: Case, view: InstanceView) -> Answer:
     settled = view.age_of_process_s
     if settled is not None and settled >= LIMITS.startup_s and view.is_alive and not view.ended:
         return no(f"{view.name} has lived for {settled / 60:.0f} min", Kind.PROCESS, value=settled, unit="s")
-    ends = view.end_events(
-        Event.ENGINE_DIED, Event.CHILD_DIED, Event.FATAL_SIGNAL, Event.TERMINATED, Event.LIVENESS_KILLED
-    )
+    ends = view.end_events(*_DEATHS, Event.TERMINATED)
     age = view.age_of_process_s
     young = (
         yes(f"{view.name} lives {age:.0f} s only", Kind.PROCESS, value=age, unit="s")
@@ -65,7 +77,7 @@ ANALYZER = Analyzer(
     checks=(
         requires("it was restarted more than once", _restarts),
         requires("the last end is fresh", _fresh_death),
-        proves("restart counter, back-off or start-up lines", _restarts),
+        proves("it dies each time", _dies),
         suggests("it ended recently", _fresh_death),
     ),
 )

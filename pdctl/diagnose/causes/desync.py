@@ -7,9 +7,7 @@ from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.rank_splits import EXPLAINS, has_ranks, is_pipeline, split_in_control
 from pdctl.diagnose.limits import LIMITS
-from pdctl.diagnose.predicates import (
-    logged,
-)
+from pdctl.diagnose.predicates import logged, said_last
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event
 
@@ -32,13 +30,6 @@ def _sets_differ(case: Case, view: InstanceView) -> Answer:
         events[-1].place,
         len(by_rank),
     )
-
-
-def _different_collectives(case: Case, view: InstanceView) -> Answer:
-    found = view.end_events(Event.COLLECTIVE_MISMATCH)
-    if found:
-        return yes(f"{view.name}: {found[-1].text[:110]}", Kind.LOG, found[-1].place)
-    return unknown("no collective complains about sizes")
 
 
 def _one_rank_prints(case: Case, view: InstanceView) -> Answer:
@@ -68,7 +59,10 @@ ANALYZER = Analyzer(
             lambda case, view: _not_pipeline(view, split_in_control(case, view)),
         ),
         proves("ranks gave up different requests", _sets_differ),
-        proves("a collective met another of a different size", _different_collectives),
+        proves(
+            "a collective met another of a different size",
+            said_last(Event.COLLECTIVE_MISMATCH, otherwise="no collective complains about sizes"),
+        ),
         suggests(
             "a collective timed out",
             lambda case, view: logged(view, Event.COLLECTIVE_TIMEOUT, what="a collective that timed out"),

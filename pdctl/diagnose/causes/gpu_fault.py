@@ -6,6 +6,7 @@ from pdctl.diagnose.analyzer import ENGINES, Analyzer, proves, suggests
 from pdctl.diagnose.answer import Answer, Kind, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.crash_signs import EXPLAINS, place
+from pdctl.diagnose.predicates import said_last
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event
 from pdctl.evidence.records import Place
@@ -26,13 +27,6 @@ def _xid(case: Case, view: InstanceView) -> Answer:
     if view.raw.gpus:
         return unknown(f"the GPUs of {view.name} report no Xid")
     return unknown(f"neither kernel log nor GPU faults of {view.name} are known")
-
-
-def _gpu_error(case: Case, view: InstanceView) -> Answer:
-    found = view.end_events(Event.GPU_ERROR)
-    if found:
-        return yes(f"{view.name}: {found[-1].text[:100]}", Kind.LOG, found[-1].place, len(found))
-    return unknown("no CUDA error is printed")
 
 
 def _died_of_it(case: Case, view: InstanceView) -> Answer:
@@ -64,7 +58,7 @@ ANALYZER = Analyzer(
     explains=EXPLAINS,
     checks=(
         proves("an Xid", _xid),
-        suggests("a CUDA error", _gpu_error),
+        suggests("a CUDA error", said_last(Event.GPU_ERROR, otherwise="no CUDA error is printed")),
         suggests("a process died of it", _died_of_it),
         suggests("ECC errors", _ecc),
     ),

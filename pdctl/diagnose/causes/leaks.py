@@ -10,18 +10,13 @@ from pdctl.diagnose.causes.stuck_handle import waiting_thread
 from pdctl.diagnose.hidden import host_memory, idle_tokens, usage_climbs
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.pages import ownerless
-from pdctl.diagnose.predicates import alive
+from pdctl.diagnose.predicates import alive, says
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event
 from pdctl.evidence.records import Place
 
-
-def _engine_says(case: Case, view: InstanceView) -> Answer:
-    found = view.events(Event.POOL_LEAK)
-    if found:
-        return yes(f"{view.name}: {found[-1].text[:120]}", Kind.LOG, found[-1].place, len(found))
-    return unknown("the engine reports no leak")
+_ENGINE_SAYS = says(Event.POOL_LEAK, otherwise="the engine reports no leak")
 
 
 def _idle_use(case: Case, view: InstanceView) -> Answer:
@@ -91,7 +86,7 @@ def _held_after_aborts(case: Case, view: InstanceView) -> Answer:
 
 def _stays_in_use(case: Case, view: InstanceView) -> Answer:
     """Ask for any sign of memory that nobody holds: aborts alone are no leak."""
-    signs = [ask(case, view) for ask in (_engine_says, _idle_use, _ownerless, _climbs, _executor_waits, _held)]
+    signs = [ask(case, view) for ask in (_ENGINE_SAYS, _idle_use, _ownerless, _climbs, _executor_waits, _held)]
     return next((answer for answer in signs if answer.is_true), unknown("no memory is known to stay in use"))
 
 
@@ -103,7 +98,7 @@ KV_LEAK = Analyzer(
     checks=(
         requires("it lives", alive),
         requires("memory stays in use", _stays_in_use),
-        proves("the engine misses pages", _engine_says),
+        proves("the engine misses pages", _ENGINE_SAYS),
         proves("KV in use without requests", _idle_use),
         proves("pages are left of ended requests", _ownerless),
         proves("KV use climbs against the load, after aborts", _climbs_after_aborts),

@@ -7,6 +7,7 @@ from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.crash_signs import EXPLAINS, place
 from pdctl.diagnose.causes.processes import crash_signal
+from pdctl.diagnose.predicates import said_last
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event
 
@@ -46,13 +47,6 @@ def _in_library(case: Case, view: InstanceView) -> Answer:
     return unknown("no frame of a transfer library in a crash report")
 
 
-def _transport_before(case: Case, view: InstanceView) -> Answer:
-    found = view.end_events(Event.TRANSPORT_ERROR)
-    if found:
-        return yes(f"{view.name}: {found[-1].text[:100]}", Kind.LOG, found[-1].place)
-    return unknown("no transport error before it")
-
-
 ANALYZER = Analyzer(
     code="PD0312",
     roles=ENGINES,
@@ -62,6 +56,9 @@ ANALYZER = Analyzer(
         requires("a process crashed", _crashed),
         proves("a transfer library's frame in the crash report", _in_library),
         suggests("a process ended by a crash signal", _crashed),
-        suggests("a transport error came before", _transport_before),
+        suggests(
+            "a transport error came before",
+            said_last(Event.TRANSPORT_ERROR, otherwise="no transport error before it"),
+        ),
     ),
 )

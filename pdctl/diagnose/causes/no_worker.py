@@ -57,10 +57,16 @@ def _lists_nobody(view: InstanceView) -> Answer:
                 Place(f"{view.name}/http.toml", pointer=answer.path),
                 0,
             )
-    ready = view.gauge(Gauge.MODEL_READY)
-    if ready is not None and ready.value == 0:
-        return yes(f"{view.name}: no model is ready", Kind.METRICS, ready.place, 0)
     return unknown(f"{view.name} shows no list of workers")
+
+
+def _no_model_ready(case: Case, view: InstanceView) -> Answer:
+    """Its model is not ready: it lost its workers, or they never registered."""
+    ready = view.gauge(Gauge.MODEL_READY)
+    if ready is None:
+        return unknown(f"{view.name} does not tell whether a model is ready")
+    text = f"{view.name}: {'no' if ready.value == 0 else 'a'} model is ready"
+    return (yes if ready.value == 0 else no)(text, Kind.METRICS, ready.place, ready.value)
 
 
 def _unhealthy(case: Case, view: InstanceView) -> Answer:
@@ -77,6 +83,12 @@ def _answers_503(case: Case, view: InstanceView) -> Answer:
     return unknown("no 503 was seen")
 
 
+def _says_so(case: Case, view: InstanceView) -> Answer:
+    """Ask for the router's own word on its workers: requests that fail, and a model not ready, may be their doing."""
+    signs = (_says_none(case, view), _unhealthy(case, view), _lists_nobody(view))
+    return next((sign for sign in signs if sign.is_true), unknown(f"{view.name} says nothing of its workers"))
+
+
 ANALYZER = Analyzer(
     code="PD0801",
     roles=("router",),
@@ -87,7 +99,9 @@ ANALYZER = Analyzer(
         requires("no worker says that it is unfit", nobody_unfit),
         proves("the router says it has no worker", _says_none),
         suggests("workers are marked unhealthy", _unhealthy),
+        requires("it lists or names no worker", _says_so),
         suggests("requests get 503", _answers_503),
+        suggests("no model is ready", _no_model_ready),
         suggests("it lists no worker", lambda case, view: _lists_nobody(view)),
     ),
 )

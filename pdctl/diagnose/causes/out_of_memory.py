@@ -6,6 +6,7 @@ from pdctl.diagnose.analyzer import ENGINES, Analyzer, proves, suggests
 from pdctl.diagnose.answer import Answer, Kind, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.crash_signs import EXPLAINS, place
+from pdctl.diagnose.predicates import said_last
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event
 
@@ -61,19 +62,12 @@ HOST_MEMORY = Analyzer(
 )
 
 
-def _gpu_oom(case: Case, view: InstanceView) -> Answer:
-    found = view.end_events(Event.GPU_OOM)
-    if found:
-        return yes(f"{view.name}: {found[-1].text[:110]}", Kind.LOG, found[-1].place, len(found))
-    return unknown("no line of a full GPU")
-
-
 GPU_MEMORY = Analyzer(
     code="PD0703",
     roles=ENGINES,
     inputs=(Kind.LOG,),
     explains=EXPLAINS,
-    checks=(proves("out of GPU memory", _gpu_oom),),
+    checks=(proves("out of GPU memory", said_last(Event.GPU_OOM, otherwise="no line of a full GPU")),),
 )
 
 ANALYZERS = (HOST_MEMORY, GPU_MEMORY)

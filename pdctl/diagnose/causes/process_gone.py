@@ -19,6 +19,18 @@ def _peers_lost_it(case: Case, view: InstanceView) -> Answer:
     return unknown("no peer says that it lost it")
 
 
+def _gone_among_the_living(case: Case, view: InstanceView) -> Answer:
+    """Its death is the cause where others live on, or where its exit status or its log would name another one."""
+    answer = gone(case, view)
+    if not answer.is_true:
+        return answer
+    has_status = any(item.exit_code is not None or item.signal is not None for item in view.raw.processes)
+    others = [one for one in case.views if one is not view and one.is_alive]
+    if not others and not has_status and not view.has_log:
+        return unknown(f"{answer.text}, and so is everything else; neither exit status nor log tells why")
+    return answer
+
+
 def _not_restarted(case: Case, view: InstanceView) -> Answer:
     if view.restarts() >= 2:
         return no(f"{view.name} is restarted again and again ({view.restarts()}x)", Kind.PROCESS)
@@ -35,7 +47,7 @@ ANALYZER = Analyzer(
         requires("it is not starting", not_starting),
         requires("no finding of its own explains the end", no_reason),
         requires("it is not in a restart loop", _not_restarted),
-        proves("no process is left, or nobody listens", gone),
+        proves("no process is left, or nobody listens", _gone_among_the_living),
         suggests("peers lost it", _peers_lost_it),
     ),
 )

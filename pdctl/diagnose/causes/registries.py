@@ -23,8 +23,7 @@ EXPLAINS = (
 def serving(view: InstanceView) -> bool | None:
     if view.is_alive is None:
         return None
-    is_running = view.is_alive and not any(item.state == "T" for item in view.processes)
-    return is_running and not view.is_starting and view.health in (None, 200, 503)
+    return view.is_alive and not view.is_stopped and not view.is_starting and view.health in (None, 200, 503)
 
 
 def json(body: str | None) -> object:

@@ -31,7 +31,19 @@ def _starting(case: Case, view: InstanceView) -> Answer:
     silence = view.age_s(view.log_ends_at)
     if silence is not None and silence > LIMITS.slow_load_s and not _in_disk_wait(view):
         return unknown(f"{view.name} is starting, and silent for {silence:.0f} s")
+    if (pause := _stands_s(view)) is not None:
+        return unknown(f"{view.name} is starting, and made no headway for {pause:.0f} s")
     return yes(f"{view.name} loads, compiles or warms up", Kind.LOG, value=view.age_of_process_s, unit="s")
+
+
+def _stands_s(view: InstanceView) -> float | None:
+    """Return for how long its start makes no headway, where that is too long for one and no process waits for the disk.
+
+    Only a line of the start itself is headway: a server that waits for its leader goes on answering health checks.
+    """
+    marks = view.events(Event.STARTED, Event.LOADING, Event.LOADED, Event.COMPILING)
+    pause = view.age_s(marks[-1].at) if marks else None
+    return pause if pause is not None and pause > LIMITS.startup_s and not _in_disk_wait(view) else None
 
 
 def _in_disk_wait(view: InstanceView) -> bool:
@@ -77,6 +89,8 @@ COLD = Analyzer(
 def _loads_long(case: Case, view: InstanceView) -> Answer:
     if not view.is_starting or not _is_loading_weights(view):
         return unknown(f"{view.name} loads no weights")
+    if (pause := _stands_s(view)) is not None:
+        return unknown(f"{view.name} began to load, and made no headway for {pause:.0f} s")
     first = next(iter(view.events(Event.LOADING)), None)
     age = view.age_s(first.at if first else None)
     if _in_disk_wait(view) or (age is not None and age >= LIMITS.slow_load_s):

@@ -56,6 +56,12 @@ def _waits_after_abort(case: Case, view: InstanceView) -> Answer:
     return unknown("a thread waits for a transfer, no abort is known")
 
 
+def _seen_to_wait(case: Case, view: InstanceView) -> Answer:
+    """Ask for a sign of the wait itself: aborts before a stall fit a dead thread and parted ranks as well."""
+    signs = (_fence_has_no_end(case, view), waiting_thread(view))
+    return next((sign for sign in signs if sign.is_true), unknown("no transfer is seen to be waited for"))
+
+
 ANALYZER = Analyzer(
     code="PD0304",
     roles=("prefill", "decode"),
@@ -64,6 +70,7 @@ ANALYZER = Analyzer(
     checks=(
         requires("it lives", alive),
         requires("no GPU spins without a step", gpus_do_not_spin),
+        requires("a transfer is seen to be waited for", _seen_to_wait),
         proves("a thread waits for a transfer, after aborts", _waits_after_abort),
         proves("pages wait for the end of an aborted transfer", _fence_has_no_end),
         suggests("a burst of aborts came before", abort_burst),

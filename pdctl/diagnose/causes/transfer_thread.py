@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from pdctl.diagnose.analyzer import Analyzer, proves, requires, suggests
+from pdctl.diagnose.analyzer import proves, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
-from pdctl.diagnose.causes.self_report import not_reported_alive, reported_dead
-from pdctl.diagnose.causes.thread_signs import EXPLAINS, has_such_threads, printed_death
-from pdctl.diagnose.predicates import alive, gpus_do_not_spin, stalled
+from pdctl.diagnose.causes.thread_signs import TRANSFER, dead_thread
+from pdctl.diagnose.predicates import stalled
 from pdctl.diagnose.standing import full_dumps, threads_running
 from pdctl.diagnose.symptoms import progress
 from pdctl.diagnose.view import InstanceView
-from pdctl.dialects.pdctl_signals import DATA_THREAD
 from pdctl.dialects.signals import Gauge
-
-TRANSFER = ("transfer_worker", "Transfer")
 
 
 def _worker_missing(case: Case, view: InstanceView) -> Answer:
     """Fewer transfer workers on one rank than on its siblings, or none."""
     dumps = full_dumps(view.raw.stacks)
-    counts = [threads_running(process, *TRANSFER) for process in dumps]
+    counts = [threads_running(process, *TRANSFER.functions) for process in dumps]
     if not counts or max(counts) == 0:
         return unknown(f"no transfer workers in the dumps of {view.name}")
     if min(counts) < max(counts):
@@ -51,29 +47,11 @@ def _one_decode_only(case: Case, view: InstanceView) -> Answer:
     return unknown("the decodes do not differ")
 
 
-ANALYZER = Analyzer(
-    code="PD0302",
-    roles=("prefill", "decode"),
-    inputs=(
-        Kind.STACKS,
-        Kind.LOG,
-        Kind.GPU,
-        Kind.METRICS,
-        Kind.HTTP,
-        Kind.PROCESS,
-        Kind.TOPOLOGY,
-        Kind.PROBE,
-    ),
-    explains=EXPLAINS,
-    checks=(
-        requires("the family has such a thread", has_such_threads),
-        requires("it lives", alive),
-        requires("no GPU spins without a step", gpus_do_not_spin),
-        requires("it does not report the thread alive", not_reported_alive(DATA_THREAD)),
-        proves("it reports the thread dead", reported_dead(DATA_THREAD)),
-        proves("a traceback ended it", printed_death(TRANSFER, Gauge.INFLIGHT)),
-        proves("a rank has fewer workers than its siblings", _worker_missing),
-        suggests("only one decode is affected", _one_decode_only),
-        suggests("computed rooms stand still", lambda case, view: stalled(case, view, Gauge.INFLIGHT)),
-    ),
+ANALYZER = dead_thread(
+    "PD0302",
+    TRANSFER,
+    ("prefill", "decode"),
+    proves("a rank has fewer workers than its siblings", _worker_missing),
+    suggests("only one decode is affected", _one_decode_only),
+    suggests("computed rooms stand still", lambda case, view: stalled(case, view, Gauge.INFLIGHT)),
 )

@@ -16,7 +16,9 @@ TROUBLE = (
 
 
 def no_trouble(case: Case, view: InstanceView) -> Answer:
-    trouble = next((item for item in case.symptoms if item.symptom in TROUBLE), None)
+    # An endpoint that does not answer may belong to a busy engine: it is looked at below.
+    troubles = (item for item in case.symptoms if item.symptom in TROUBLE and item.unit != "http")
+    trouble = next(troubles, None)
     if trouble is not None:
         return no(trouble.text, Kind.METRICS, trouble.place)
     level = next(
@@ -28,6 +30,9 @@ def no_trouble(case: Case, view: InstanceView) -> Answer:
     hung = next((one for one in case.engines if one.is_hanging and not _has_fresh_step(one)), None)
     if hung is not None:
         return unknown(f"{hung.name} accepts connections and answers nothing")
+    silent = next((one for one in case.engines if one.lost_its_metrics), None)
+    if silent is not None:
+        return unknown(f"{silent.name} gave its metrics in the earlier sample and not in this one")
     failed = next(
         (rise for one in case.engines if (rise := one.rise(Counter.TRANSFERS_FAILED)) and rise.value > 0),
         None,

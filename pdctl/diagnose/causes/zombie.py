@@ -5,6 +5,7 @@ from __future__ import annotations
 from pdctl.diagnose.analyzer import ENGINES, FAILURES, STALLS, Analyzer, proves, requires, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
+from pdctl.diagnose.predicates import says
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event
@@ -55,13 +56,6 @@ def _dead_or_missing(case: Case, view: InstanceView) -> Answer:
     return missing if missing.is_true else _dead_rank(case, view)
 
 
-def _child_died(case: Case, view: InstanceView) -> Answer:
-    found = view.events(Event.CHILD_DIED, Event.ENGINE_DIED)
-    if not found:
-        return unknown("no line of a dead child")
-    return yes(f"{view.name}: {found[-1].text[:100]}", Kind.LOG, found[-1].place)
-
-
 def _health_lies(case: Case, view: InstanceView) -> Answer:
     if view.health is None:
         return unknown(f"nobody asked the health of {view.name}")
@@ -79,7 +73,10 @@ ANALYZER = Analyzer(
         requires("a rank is dead or missing", _dead_or_missing),
         proves("a dead rank beside living processes", _dead_rank),
         suggests("a rank is missing", _missing_rank),
-        suggests("it says that a child died", _child_died),
+        suggests(
+            "it says that a child died",
+            says(Event.CHILD_DIED, Event.ENGINE_DIED, otherwise="no line of a dead child"),
+        ),
         suggests("health is good all the same", _health_lies),
     ),
 )
