@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help up down model test lint format completions corpus bench chaos chaos-recovery clean
+.PHONY: help up down model test lint format completions corpus bench gpu chaos chaos-recovery clean
 .DEFAULT_GOAL := help
 
 help:  ## show this
@@ -44,6 +44,9 @@ corpus: $(VENV)/test.stamp  ## score the diagnosis on the incidents of tests/cor
 
 bench: $(VENV)/test.stamp model  ## every figure we quote, as ratios in one run
 	for benchmark in benchmarks/*.py; do $(BIN)/python "$$benchmark" || exit 1; done
+
+gpu: $(VENV)/test.stamp  ## the Triton kernels compiled, against torch; says so where there is no CUDA device
+	$(BIN)/python -m benchmarks.kernels
 
 chaos-recovery: $(VENV)/test.stamp  ## kill pdctl -9 at every step boundary of a restart, before and after, client, executor and both
 	PDCTL_CHAOS=long $(BIN)/python -m pytest -n 2 tests/chaos/test_recovery_kills.py

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from engine.kernels.attention import StepAttention
+from engine.kernels.attention import Attention, step_attention
 from engine.kernels.linear import Linear
 from engine.model.batch import ForwardBatch
 from engine.model.config import ModelConfig
@@ -87,7 +87,7 @@ class LanguageModel:
         weights = self._weights
         x = self._embedded(batch.token_ids)
         rotation = self._rotation(batch.positions, x.dtype)
-        attention = StepAttention(batch.sequences, batch.decodes, kv[0])
+        attention = step_attention(batch.sequences, batch.decodes, kv[0])
         for layer, layer_kv in zip(weights.layers, kv, strict=True):
             x = self._layer(layer, x, rotation, batch.slots, layer_kv, attention)
         x = self._norm(x[batch.logit_rows], weights.norm)
@@ -112,7 +112,7 @@ class LanguageModel:
         rotation: tuple[Tensor, Tensor],
         slots: Tensor,
         kv: Tensor,
-        attention: StepAttention,
+        attention: Attention,
     ) -> Tensor:
         head_dim = self.config.head_dim
         heads = layer.qkv(self._norm(x, layer.input_norm)).view(x.shape[0], -1, head_dim)

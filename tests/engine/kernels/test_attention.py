@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.kernels.attention import StepAttention
+from engine.kernels.attention import TorchAttention
 from engine.kernels.reference import causal_mask
 from engine.model.batch import SequenceSlice
 
@@ -55,7 +55,7 @@ def test_decode(kv: Tensor, pages: list[int], context: int) -> None:
     """One new token sees its context, wherever the pages lie and however full the last one is."""
     q = queries(1)
     used = pages[: -(-context // SLOTS)]
-    found = StepAttention([piece(0, 1, context, used)], 1, kv)(q, kv)
+    found = TorchAttention([piece(0, 1, context, used)], 1, kv)(q, kv)
     expected = torch.tensor([written_out(q[0], kv, used, context)], dtype=torch.float64)
     torch.testing.assert_close(found, expected)
 
@@ -66,7 +66,7 @@ def test_chunk(kv: Tensor, pages: list[int], length: int, context: int) -> None:
     """Each token of a chunk sees what came before it and itself, not what follows."""
     q = queries(length)
     used = pages[: -(-context // SLOTS)]
-    found = StepAttention([piece(0, length, context, used)], 0, kv)(q, kv)
+    found = TorchAttention([piece(0, length, context, used)], 0, kv)(q, kv)
     visible = range(context - length + 1, context + 1)
     rows = [written_out(q[row], kv, used, seen) for row, seen in enumerate(visible)]
     torch.testing.assert_close(found, torch.tensor(rows, dtype=torch.float64))
@@ -81,11 +81,11 @@ def test_a_mixed_step_equals_its_parts(kv: Tensor) -> None:
         piece(2, 5, 11, [20, 11, 12]),
         piece(7, 3, 3, [33]),
     ]
-    together = StepAttention(parts, 2, kv)(q, kv)
+    together = TorchAttention(parts, 2, kv)(q, kv)
     for index, part in enumerate(parts):
         alone = piece(0, part.length, part.context, part.pages.tolist())
         rows = q[part.start : part.start + part.length]
-        found = StepAttention([alone], int(index < 2), kv)(rows, kv)
+        found = TorchAttention([alone], int(index < 2), kv)(rows, kv)
         assert torch.equal(found, together[part.start : part.start + part.length])
 
 

@@ -1,0 +1,171 @@
+"""Attention over pages in Triton: for the decodes and the prompt chunks of a step one kernel, without copying a page.
+
+A tile is up to 16 or 64 query rows of one sequence and one KV head: its new tokens times the G query heads that share
+the head, token by token. A long context is cut into splits, so that a decode of one sequence fills the device; a
+second kernel puts them together (Flash-Decoding, Dao et al. 2023).
+
+Tested in Triton's interpreter, which multiplies bfloat16 wrongly (3.7 to 3.9); there both operands are widened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from engine.model.batch import SequenceSlice
+
+SPLIT_TOKENS = 512
+"""Context of one split. A bound on how far a sequence is spread, not a tuned figure: never run on a device yet."""
+MIN_ROWS, MAX_ROWS = 16, 64
+"""Rows of a tile: tensor cores take 16 at least."""
+KEYS = 32
+
+
+@triton.jit
+def _attend(
+    q, kv, out, sums, tiles, tables, table_width, splits, scale,
+    KV_HEADS: tl.constexpr, PAGES: tl.constexpr, SLOTS: tl.constexpr, DIM: tl.constexpr, GROUP: tl.constexpr,
+    SPAN: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, WIDTH: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """One tile, one KV head, one split: softmax over its keys, not yet normalised, and its log-sum."""
+    tile, head, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    sequence = tl.load(tiles + tile * 4)
+    first_row = tl.load(tiles + tile * 4 + 1)
+    end_row = tl.load(tiles + tile * 4 + 2)
+    first_position = tl.load(tiles + tile * 4 + 3)
+
+    rows = first_row + tl.arange(0, ROWS)
+    dims = tl.arange(0, WIDTH)
+    is_row, is_dim = rows < end_row, dims < DIM
+    positions = first_position + tl.arange(0, ROWS) // GROUP
+    places = (rows // GROUP) * (KV_HEADS * GROUP) + head * GROUP + rows % GROUP
+    queries = tl.load(q + places[:, None] * DIM + dims[None, :], mask=is_row[:, None] & is_dim[None, :], other=0.0)
+    if WIDE:
+        queries = queries.to(tl.float32)
+
+    largest = tl.full((ROWS,), -float("inf"), tl.float32)
+    total = tl.zeros((ROWS,), tl.float32)
+    blended = tl.zeros((ROWS, WIDTH), tl.float32)
+    end = tl.minimum((split + 1) * SPAN, tl.max(tl.where(is_row, positions, 0), axis=0) + 1)
+    for start in range(split * SPAN, end, KEYS):
+        tokens = start + tl.arange(0, KEYS)
+        is_token = tokens < end
+        page = tl.load(tables + sequence * table_width + tokens // SLOTS, mask=is_token, other=0)
+        places_kv = ((head * PAGES + page) * SLOTS + tokens % SLOTS) * DIM
+        mask = is_token[:, None] & is_dim[None, :]
+        keys = tl.load(kv + places_kv[:, None] + dims[None, :], mask=mask, other=0.0)
+        values = tl.load(kv + KV_HEADS * PAGES * SLOTS * DIM + places_kv[:, None] + dims[None, :], mask=mask, other=0.0)
+        if WIDE:
+            keys, values = keys.to(tl.float32), values.to(tl.float32)
+        scores = tl.dot(queries, tl.trans(keys), input_precision="ieee") * scale
+        scores = tl.where(is_token[None, :] & (tokens[None, :] <= positions[:, None]), scores, -float("inf"))
+        top = tl.maximum(largest, tl.max(scores, axis=1))
+        # A row that has seen no key yet: any finite number, so that no infinity is taken from another.
+        base = tl.where(top == -float("inf"), 0.0, top)
+        weights = tl.exp(scores - base[:, None])
+        shrink = tl.exp(largest - base)
+        total = total * shrink + tl.sum(weights, axis=1)
+        blended = blended * shrink[:, None] + tl.dot(weights.to(values.dtype), values, input_precision="ieee")
+        largest = top
+
+    at = places * splits + split
+    tl.store(out + at[:, None] * DIM + dims[None, :], blended, mask=is_row[:, None] & is_dim[None, :])
+    tl.store(sums + at * 2, largest, mask=is_row)
+    tl.store(sums + at * 2 + 1, total, mask=is_row)
+
+
+@triton.jit
+def _combine(parts, sums, out, splits, DIM: tl.constexpr, WIDTH: tl.constexpr, ROUND: tl.constexpr):
+    """One query row: its splits, weighted by their sums."""
+    row = tl.program_id(0)
+    numbers, dims = tl.arange(0, ROUND), tl.arange(0, WIDTH)
+    is_split, is_dim = numbers < splits, dims < DIM
+    largest = tl.load(sums + (row * splits + numbers) * 2, mask=is_split, other=-float("inf"))
+    total = tl.load(sums + (row * splits + numbers) * 2 + 1, mask=is_split, other=0.0)
+    weights = tl.exp(largest - tl.max(largest, axis=0))
+    mask = is_split[:, None] & is_dim[None, :]
+    blended = tl.load(parts + (row * splits + numbers[:, None]) * DIM + dims[None, :], mask=mask, other=0.0)
+    result = tl.sum(blended * weights[:, None], axis=0) / tl.sum(total * weights, axis=0)
+    tl.store(out + row * DIM + dims, result, mask=is_dim)
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    """The tiles of neighbouring sequences, of one height."""
+
+    tiles: Tensor
+    """int32 `[tiles, 4]`: sequence, first row, end of its rows, position of the first; rows are tokens times GROUP."""
+    height: int
+    splits: int
+    first: int
+    """First token of the step that it computes."""
+    count: int
+    """Tokens that it computes."""
+
+
+class TritonAttention:
+    """Attention of one step; same interface and results as `engine.kernels.attention.TorchAttention`, but for rounding.
+
+    float32, float16 or bfloat16.
+    """
+
+    def __init__(self, sequences: Sequence[SequenceSlice], decodes: int, kv: Tensor) -> None:
+        """`kv` is any layer `[2, H, P, S, D]`; the first `decodes` sequences have one new token each."""
+        most = max(one.pages.numel() for one in sequences)
+        self._table = torch.zeros(len(sequences), most, dtype=torch.int64, device=kv.device)
+        for row, one in zip(self._table, sequences, strict=True):
+            row[: one.pages.numel()] = one.pages
+        numbered = list(enumerate(sequences))
+        self._parts = [part for part in ((numbered[:decodes], MIN_ROWS), (numbered[decodes:], MAX_ROWS)) if part[0]]
+        self._launches: list[_Launch] = []
+
+    def __call__(self, q: Tensor, kv: Tensor) -> Tensor:
+        """Return `[tokens, Hq, D]` for queries of that shape; `kv` holds the new tokens already."""
+        if not self._launches:
+            group = q.shape[1] // kv.shape[1]
+            self._launches = [_launch(part, height, group, kv.device) for part, height in self._parts]
+        q = q.contiguous()
+        out = torch.empty_like(q)
+        for launch in self._launches:
+            self._run(launch, q, kv, out)
+        return out
+
+    def _run(self, launch: _Launch, q: Tensor, kv: Tensor, out: Tensor) -> None:
+        tokens, heads, dim = q.shape
+        _, kv_heads, pages, slots, _ = kv.shape
+        width = max(16, triton.next_power_of_2(dim))
+        parts = q.new_empty(tokens * heads, launch.splits, dim, dtype=torch.float32)
+        sums = q.new_empty(tokens * heads, launch.splits, 2, dtype=torch.float32)
+        _attend[(len(launch.tiles), kv_heads, launch.splits)](
+            q, kv, parts, sums, launch.tiles, self._table, self._table.shape[1], launch.splits, dim**-0.5,
+            KV_HEADS=kv_heads, PAGES=pages, SLOTS=slots, DIM=dim, GROUP=heads // kv_heads,
+            SPAN=SPLIT_TOKENS, ROWS=launch.height, KEYS=KEYS, WIDTH=width, WIDE=not q.is_cuda,
+        )  # fmt: skip
+        first = launch.first * heads
+        _combine[(launch.count * heads,)](
+            parts[first:], sums[first:], out[launch.first :], launch.splits,
+            DIM=dim, WIDTH=width, ROUND=triton.next_power_of_2(launch.splits),
+        )  # fmt: skip
+
+
+def _launch(part: list[tuple[int, SequenceSlice]], height: int, group: int, device: torch.device) -> _Launch:
+    """Cut neighbouring sequences of a step, with their numbers, into tiles."""
+    tokens = max(1, height // group)
+    tiles = [
+        (number, group * (one.start + at), group * (one.start + min(at + tokens, one.length)), before + at)
+        for number, one in part
+        for before in (one.context - one.length,)
+        for at in range(0, one.length, tokens)
+    ]
+    return _Launch(
+        tiles=torch.tensor(tiles, dtype=torch.int32).to(device),
+        height=max(height, triton.next_power_of_2(group)),
+        splits=-(-max(one.context for _, one in part) // SPLIT_TOKENS),
+        first=part[0][1].start,
+        count=sum(one.length for _, one in part),
+    )
