@@ -62,7 +62,10 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Requests admitted but not running; above it requests are refused with 503."""
     chunk_tokens: int = 256
     """Prompt tokens computed in one step; a multiple of page_size."""
+    tp: int = 1
+    """Tensor-parallel ranks, each a process; the KV heads are dealt among them."""
     threads: int = 1
+    """Compute threads of each rank."""
     schedule: Schedule = Schedule.OVERLAP
 
     request_timeout_s: float = 600.0

@@ -1,10 +1,10 @@
-"""How an instance lives and ends: servers and scheduler side by side.
+"""How an instance lives and ends: servers and scheduler ranks side by side.
 
-    loading ──Ready──> serving ──SIGTERM | POST /drain──> draining ──scheduler exits 0──> exit 0
+    loading ──Ready──> serving ──SIGTERM | POST /drain──> draining ──rank 0 exits 0──> exit 0
        │                  │                                  │
-       └──────────────────┴──── scheduler dies ──────────────┴──> streams get an error event, exit 1
+       └──────────────────┴────── any rank dies ─────────────┴──> streams get an error event, exit 1
 
-A scheduler that exits with 2 before Ready had a bad model or setting, and has said which: exit 2.
+A rank that exits with 2 before Ready had a bad model or setting, and has said which: exit 2.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from starlette.types import ASGIApp
 
 from engine.api.service import Service
 from engine.observe.service_manager import READY, STOPPING, ServiceManager
+from engine.rank_processes import BAD_START, RankProcesses
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +29,6 @@ FLUSH_S = 1.0
 """How long open answers get to write their last event after the scheduler is gone."""
 KEEP_ALIVE_S = 120
 """Longer than the 90 s of the router's pool: it must never send on a connection just closed here."""
-BAD_START = 2
-"""Exit code for a configuration or model that cannot work; the scheduler uses it too."""
 
 
 class QuietServer(uvicorn.Server):
@@ -47,17 +46,17 @@ class Instance:
     def __init__(
         self,
         service: Service,
-        process: asyncio.subprocess.Process,
+        ranks: RankProcesses,
         apps: Sequence[tuple[ASGIApp, socket.socket]],
     ) -> None:
         self._service = service
-        self._process = process
+        self._ranks = ranks
         self._servers = [(QuietServer(_server_config(app)), listener) for app, listener in apps]
         self._stop_now = asyncio.Event()
         self._manager = ServiceManager()
 
     async def run(self) -> int:
-        """Serve until the scheduler has exited; return the exit code of the instance."""
+        """Serve until a rank has exited; return the exit code of the instance."""
         self._listen_to_signals()
         tasks = [asyncio.create_task(server.serve([listener])) for server, listener in self._servers]
         tasks.append(asyncio.create_task(self._service.client.receive()))
@@ -70,18 +69,18 @@ class Instance:
 
     async def _until_over(self, tasks: Sequence[asyncio.Task[None]]) -> int:
         """Wait for the first thing that ends this instance."""
-        exited = asyncio.create_task(self._process.wait())
+        over = asyncio.create_task(self._ranks.wait())
         drain = asyncio.create_task(self._service.drain_asked.wait())
-        await asyncio.wait({exited, drain, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({over, drain, *tasks}, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
             if task.done():
                 return await self._fail(f"a part of the API process ended: {task.exception()!r}")
-        if exited.done():
-            return await self._scheduler_died(exited.result())
-        return await self._leave(exited)
+        if over.done():
+            return await self._rank_died(over.result() or "rank 0 left, though nobody had asked it to")
+        return await self._leave(over)
 
-    async def _leave(self, exited: asyncio.Task[int]) -> int:
-        """Let the scheduler finish within the drain timeout. Exit code 0, unless the scheduler fails."""
+    async def _leave(self, over: asyncio.Task[str | None]) -> int:
+        """Let the scheduler finish within the drain timeout. Exit code 0, unless a rank fails."""
         timeout_s = self._service.config.drain_timeout_s
         self._manager.tell(STOPPING)
         log.info("draining: %d sequences in flight, up to %g s", self._service.client.in_flight, timeout_s)
@@ -89,22 +88,21 @@ class Instance:
             return 0  # Nothing was served yet.
         self._service.client.drain()
         stop_now = asyncio.create_task(self._stop_now.wait())
-        await asyncio.wait({exited, stop_now}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({over, stop_now}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         stop_now.cancel()
-        if not exited.done():
+        if not over.done():
             left = self._service.client.in_flight
             log.warning("drain ended with %d sequences in flight", left)
             await self._end_answers("drain_timeout", "this instance left before the request was done")
             return 0
-        if exited.result() != 0:
-            return await self._scheduler_died(exited.result())
+        if (reason := over.result()) is not None:
+            return await self._rank_died(reason)
         await self._flushed()
         await self._end_answers("drained", "the scheduler left before the request was done")
         return 0
 
-    async def _scheduler_died(self, code: int) -> int:
-        reason = f"the scheduler process (pid {self._process.pid}) {_ending(code)}"
-        if code == BAD_START and not self._service.client.ready.done():
+    async def _rank_died(self, reason: str) -> int:
+        if self._ranks.had_bad_start and not self._service.client.ready.done():
             return BAD_START  # It has said why.
         return await self._fail(reason)
 
@@ -168,13 +166,3 @@ def _server_config(app: ASGIApp) -> uvicorn.Config:
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=1,
     )
-
-
-def _ending(code: int) -> str:
-    if code >= 0:
-        return f"exited with code {code}"
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = f"signal {-code}"
-    return f"was killed by {name}"

@@ -1,12 +1,8 @@
-"""Starting one instance: sockets first, then tokenizer, scheduler process, HTTP servers.
-
-The API process never imports torch. The scheduler dies with it (PDEATHSIG, set in the scheduler).
-"""
+"""Starting one instance: sockets first, then tokenizer, scheduler processes, HTTP servers. Never imports torch."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import signal
 import socket
@@ -23,14 +19,16 @@ from engine.api.registry import make_registry
 from engine.api.service import Service
 from engine.clock import SystemClock
 from engine.config import EngineConfig, Role
+from engine.errors import ConfigError
 from engine.frontend.chat_template import compile_template
 from engine.frontend.scheduler_client import SchedulerClient
 from engine.frontend.tokenizer import Tokenizer, load_tokenizer
 from engine.instance import Instance
+from engine.model.checkpoint import open_checkpoint
+from engine.parallel.deal import deal
 from engine.ports import listen
+from engine.rank_processes import SCHEDULER, RankProcesses
 from engine.run_folder import run_folder
-
-SCHEDULER = (sys.executable, "-m", "engine.scheduler")
 
 
 def launch(config: EngineConfig, scheduler: Sequence[str] = SCHEDULER) -> int:
@@ -44,6 +42,7 @@ def launch(config: EngineConfig, scheduler: Sequence[str] = SCHEDULER) -> int:
         datefmt="%Y-%m-%dT%H:%M:%S",
     )
     check_exposure(config)
+    _check_ranks(config)
     with ExitStack() as stack:
         listeners = {"http": stack.enter_context(listen(config.host, config.port, "--port"))}
         if config.role is Role.PREFILL:
@@ -58,6 +57,15 @@ def launch(config: EngineConfig, scheduler: Sequence[str] = SCHEDULER) -> int:
         return asyncio.run(_run(config, tokenizer, run_dir, listeners, scheduler))
 
 
+def _check_ranks(config: EngineConfig) -> None:
+    """Raise ConfigError when the model cannot be dealt to so many ranks; before each of them would find out."""
+    if config.tp == 1:
+        return
+    if config.role is not Role.UNIFIED:
+        raise ConfigError(f"--tp {config.tp}: only --role unified can have several ranks; a {config.role} has one")
+    deal(open_checkpoint(config.model).config, config.tp)
+
+
 async def _run(
     config: EngineConfig,
     tokenizer: Tokenizer,
@@ -69,16 +77,14 @@ async def _run(
     client = SchedulerClient(run_dir, config.max_running + config.max_queued)
     template = compile_template(tokenizer.chat_template, _special_tokens(tokenizer))
     service = Service(config, tokenizer, template, client, clock, started_at=clock.wall())
-    process = await _start_scheduler(config, run_dir, scheduler)
-    service.scheduler_pid = process.pid
+    ranks = await RankProcesses.start(config, run_dir, scheduler)
+    service.ranks = ranks
     apps = {"http": make_app(service)} | ({"registry": make_registry(service)} if "registry" in listeners else {})
-    instance = Instance(service, process, [(app, listeners[name]) for name, app in apps.items()])
+    instance = Instance(service, ranks, [(app, listeners[name]) for name, app in apps.items()])
     try:
         return await instance.run()
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        await ranks.kill()
         client.close()
 
 
@@ -90,21 +96,3 @@ def _special_tokens(tokenizer: Tokenizer) -> dict[str, str]:
     if tokenizer.eos_ids:
         tokens["eos_token"] = tokenizer.token_text(tokenizer.eos_ids[0])
     return tokens
-
-
-async def _start_scheduler(config: EngineConfig, run_dir: Path, command: Sequence[str]) -> asyncio.subprocess.Process:
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        "--run-dir",
-        str(run_dir),
-        stdin=asyncio.subprocess.PIPE,
-        # Its own group: a Ctrl-C, or SIGTERM to the group, must reach it as Drain, once the door is closed.
-        process_group=0,
-    )
-    assert process.stdin is not None
-    # A scheduler that dies at once is noticed by its exit, not by this pipe.
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        process.stdin.write(msgspec.json.encode(config))
-        await process.stdin.drain()
-    process.stdin.close()
-    return process

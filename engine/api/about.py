@@ -57,7 +57,8 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     disaggregation_bootstrap_port: int | None
     disaggregation_transfer_backend: str = "nixl"
     peers: list[str]
-    tp_size: int = 1
+    tp_size: int
+    schedule: str
     dtype: str
     page_size: int
     chunk_tokens: int
@@ -71,7 +72,9 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     request_timeout_s: float
     drain_timeout_s: float
     pid: int
-    scheduler_pid: int
+    scheduler_pid: int | None
+    rank_pids: list[int]
+    """The scheduler's processes; the first is `scheduler_pid`."""
     started_at: float
     """Unix time."""
     load_s: float | None
@@ -122,6 +125,8 @@ async def server_info(request: Request) -> Response:
         disaggregation_mode=config.role if is_split else "null",
         disaggregation_bootstrap_port=config.bootstrap_port if is_prefill else None,
         peers=list(config.peers),
+        tp_size=config.tp,
+        schedule=config.schedule,
         dtype=config.dtype,
         page_size=config.page_size,
         chunk_tokens=config.chunk_tokens,
@@ -135,7 +140,8 @@ async def server_info(request: Request) -> Response:
         request_timeout_s=config.request_timeout_s,
         drain_timeout_s=config.drain_timeout_s,
         pid=service.pid,
-        scheduler_pid=service.scheduler_pid,
+        scheduler_pid=next(iter(service.rank_pids), None),
+        rank_pids=service.rank_pids,
         started_at=service.started_at,
         load_s=ready.load_s if ready else None,
         control_endpoint=ready.control_endpoint if ready else None,

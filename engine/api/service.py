@@ -19,6 +19,7 @@ from engine.frontend.sampling import Limits
 from engine.frontend.scheduler_client import SchedulerClient
 from engine.frontend.tokenizer import Tokenizer
 from engine.messages import Ready
+from engine.rank_processes import RankProcesses
 
 
 class Phase(StrEnum):
@@ -44,7 +45,8 @@ class Service:
     meters: Meters = field(default_factory=Meters)
     grammars: GrammarCheck = field(default_factory=GrammarCheck)
     drain_asked: asyncio.Event = field(default_factory=asyncio.Event)
-    scheduler_pid: int = 0
+    ranks: RankProcesses | None = None
+    """Set as soon as they are started."""
     failure: str | None = None
     """Why the scheduler is gone."""
 
@@ -74,6 +76,11 @@ class Service:
     def pid(self) -> int:
         """Return the process id of the API process."""
         return os.getpid()
+
+    @property
+    def rank_pids(self) -> list[int]:
+        """Return the process ids of the scheduler's ranks."""
+        return [] if self.ranks is None else self.ranks.pids
 
     def check_serving(self) -> None:
         """Raise RequestError (503) unless new requests are taken."""

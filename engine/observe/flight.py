@@ -19,6 +19,11 @@ SLOTS = 16384
 START, STEP_BEGIN, STEP_END, ROOM, NOTE = range(1, 6)
 
 
+def rank_file(path: Path, rank: int) -> Path:
+    """Return where a rank of the instance with this `--flight-file` writes: rank 0 there, rank 1 to `NAME.rank1`."""
+    return path if rank == 0 else path.with_name(f"{path.name}.rank{rank}")
+
+
 class FlightRecorder:
     """Owner of the file. Any thread may write: taking a number and copying a record are one step each."""
 

@@ -1,4 +1,4 @@
-"""The scheduler process: `python -m engine.scheduler --run-dir DIR`, configuration as JSON on stdin."""
+"""One rank's process: `python -m engine.scheduler --run-dir DIR --rank N`, configuration as JSON on stdin."""
 
 from __future__ import annotations
 
@@ -14,37 +14,55 @@ import torch
 import zmq
 
 from engine.config import EngineConfig
-from engine.errors import EngineError
+from engine.errors import CheckpointError, ConfigError, EngineError
+from engine.scheduler.follower import Follower
 from engine.scheduler.instance import Instance
+from engine.scheduler.rank_links import Context
 
 PR_SET_PDEATHSIG = 1
 
 
 def main() -> int:
-    """Serve until drained. 0: drained; 2: bad configuration or model; anything else: a bug, with its traceback."""
+    """Serve until drained. 0: drained; 2: bad configuration or model; 1: a fault, with its reason or traceback."""
     parser = argparse.ArgumentParser(prog="engine.scheduler")
     parser.add_argument("--run-dir", required=True, help="folder of the ipc sockets")
-    run_dir = parser.parse_args().run_dir
+    parser.add_argument("--rank", type=int, default=0, help="0 decides what all ranks compute")
+    given = parser.parse_args()
     parent = os.getppid()
     _die_with_parent(parent)
     config = msgspec.json.decode(sys.stdin.buffer.read(), type=EngineConfig)
+    who = "scheduler" if config.tp == 1 else f"scheduler TP{given.rank}"
     logging.basicConfig(
         level=config.log_level.upper(),
-        format=f"%(asctime)s.%(msecs)03d %(levelname)s [{config.instance} scheduler] %(name)s: %(message)s",
+        format=f"%(asctime)s.%(msecs)03d %(levelname)s [{config.instance} {who}] %(name)s: %(message)s",
         datefmt="%Y-%m-%dT%H:%M:%S",
     )
     torch.set_num_threads(config.threads)
     torch.set_grad_enabled(False)
     try:
         with zmq.Context() as context:
-            instance = Instance(config, context, run_dir)
-            for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, lambda *_: instance.drain())
-            instance.serve()
+            if given.rank == 0:
+                _lead(config, context, given.run_dir)
+            else:
+                _follow(config, context, given.run_dir, given.rank)
     except EngineError as error:
         logging.getLogger("engine.scheduler").error("%s", error)
-        return 2
+        return 2 if isinstance(error, ConfigError | CheckpointError) else 1
     return 0
+
+
+def _lead(config: EngineConfig, context: Context, run_dir: str) -> None:
+    instance = Instance(config, context, run_dir)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: instance.drain())
+    instance.serve()
+
+
+def _follow(config: EngineConfig, context: Context, run_dir: str, rank: int) -> None:
+    # A signal to the whole group begins a drain, in which rank 0 still needs this one.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    Follower(config, context, run_dir, rank).serve()
 
 
 def _die_with_parent(parent: int) -> None:

@@ -62,10 +62,11 @@ class StepThread:
             results.append(item)
         return results
 
-    def close(self) -> None:
-        """End the thread after what was submitted, waiting up to 5 s."""
+    def close(self) -> bool:
+        """End the thread after what was submitted, waiting up to 5 s; return whether it has ended."""
         self._plans.put(None)
         self._thread.join(CLOSE_TIMEOUT_S)
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
         # Both are settings of a thread.

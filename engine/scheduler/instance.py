@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
-from pathlib import Path
 from typing import TYPE_CHECKING
-
-import zmq
 
 from engine import PROTOCOL_VERSION
 from engine.clock import SystemClock
 from engine.config import EngineConfig, Role
-from engine.frontend.tokenizer import load_tokenizer
 from engine.kvcache.pages import PageLedger
-from engine.kvcache.pool import KVLayout, KVPool
+from engine.kvcache.pool import KVPool
 from engine.kvcache.prefix_cache import PrefixCache
 from engine.messages import Ready
-from engine.model.checkpoint import open_checkpoint
 from engine.model.config import ModelConfig
-from engine.model.grammar import GrammarCompiler, token_table
-from engine.model.loading import load_model
-from engine.observe.flight import FlightRecorder
 from engine.observe.journal import Journal
 from engine.observe.threads import Supervisor
 from engine.observe.watchdog import StuckClock, watch
@@ -32,54 +23,44 @@ from engine.scheduler.loop import Loop
 from engine.scheduler.observer import Observer
 from engine.scheduler.planner import Planner
 from engine.scheduler.progress import Progress
-from engine.scheduler.rank import Rank
+from engine.scheduler.rank import LeadingRank, load_rank
+from engine.scheduler.rank_links import Context, OtherRanks
 from engine.scheduler.recheck import PromptRecheck
 from engine.scheduler.roles import Decode, Prefill, RoleBehaviour, Unified
-from engine.scheduler.runner import Runner
 from engine.transfer.interface import Reader, Source
 
 if TYPE_CHECKING:
-    from llguidance import LLTokenizer
-
     from engine.failpoints import Failpoints
 
 log = logging.getLogger(__name__)
-
-ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4, "float64": 8}
 
 
 class Instance:
     """Loads on construction; `serve` blocks until drained."""
 
-    def __init__(self, config: EngineConfig, context: zmq.Context[zmq.Socket[bytes]], run_dir: str) -> None:
+    def __init__(self, config: EngineConfig, context: Context, run_dir: str) -> None:
         self._clock = SystemClock()
         started = self._clock.monotonic()
         self._config = config
         self._context = context
         self._run_dir = run_dir
-        checkpoint = open_checkpoint(config.model)
-        model = load_model(checkpoint, config.dtype, cpu_step=config.cpu_step)
-        _give_back_unused_memory()
-        pool = KVPool(kv_layout(config, checkpoint.config))
+        self._others = OtherRanks(context, run_dir, config.tp)
+        rank = load_rank(config, 0, run_dir, self._clock)
+        checkpoint, pool = rank.checkpoint, rank.pool
         self._contract = contract(config, checkpoint.config, checkpoint.fingerprint())
         self._context_length = context_length(config, checkpoint.config)
         self._supervisor = Supervisor()
         self._progress = Progress(last_turn=self._clock.monotonic())
-        flight = None
-        if config.flight_file is not None:
-            flight = FlightRecorder(Path(config.flight_file), self._clock, config.instance, config.incarnation)
         ledger = PageLedger(config.kv_tokens // config.page_size)
         cache = PrefixCache(config.page_size, ledger, config.prefix_cache)
-        self._book = Book(self._clock, config.page_size, ledger, cache, Journal(self._clock, flight))
+        self._book = Book(self._clock, config.page_size, ledger, cache, Journal(self._clock, rank.flight))
         if config.recheck_prompts:
             self._book.recheck = PromptRecheck(pool)
         planner = Planner(config, self._book)
         self._role = self._behaviour(pool, planner)
         self._inbox = Inbox(context, run_dir)
         self._stuck_clock = StuckClock(config.stuck_timeout_s)
-        grammars = GrammarCompiler(lambda: _token_table(config.model, checkpoint.config))
-        rank = Rank(Runner(model, pool, checkpoint.config.eos_ids, grammars), self._clock, flight)
-        self._steps = StepThread(lambda plan: rank.compute_plan(rank.runner.completed(plan)), config.threads)
+        self._steps = StepThread(LeadingRank(rank, self._others).compute_plan, config.threads)
         self._loop = Loop(
             config,
             self._clock,
@@ -101,6 +82,7 @@ class Instance:
             self._role.transfer,
             self._failpoints(planner) if config.enable_failpoints else None,
         )
+        self._others.wait_loaded()
         self._load_s = self._clock.monotonic() - started
 
     def drain(self) -> None:
@@ -136,11 +118,13 @@ class Instance:
         try:
             self._loop.run()
         finally:
-            self._steps.close()
+            if self._steps.close():
+                self._others.leave()
             if transfer is not None:
                 transfer.stop()
             self._supervisor.stop()
             self._inbox.close()
+            self._others.close()
 
     def _failpoints(self, planner: Planner) -> Failpoints:
         # Imported here: without the flag no line of it is in the process.
@@ -162,32 +146,6 @@ class Instance:
             return Prefill(self._book, source)
         reader: Reader = DecodeReader(*arguments)
         return Decode(self._book, reader, planner, self._config.max_running)
-
-
-def _give_back_unused_memory() -> None:
-    """Return what loading has freed to the system: 70 MB of SmolLM2's dequantised blocks."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
-
-
-def _token_table(path: str, model: ModelConfig) -> LLTokenizer:
-    tokenizer = load_tokenizer(path)
-    return token_table(tokenizer.to_json(), max(model.vocab, tokenizer.vocab_size), model.eos_ids)
-
-
-def kv_layout(config: EngineConfig, model: ModelConfig) -> KVLayout:
-    """Return the pool's shape for this model and configuration."""
-    return KVLayout(
-        layers=model.layers,
-        kv_heads=model.kv_heads,
-        # One more than the ledger knows: the page of the canary, see `engine.transfer.canary`.
-        pages=config.kv_tokens // config.page_size + (config.role is not Role.UNIFIED),
-        page_size=config.page_size,
-        head_dim=model.head_dim,
-        dtype=config.dtype,
-        item_bytes=ITEM_BYTES[config.dtype],
-    )
 
 
 def context_length(config: EngineConfig, model: ModelConfig) -> int:

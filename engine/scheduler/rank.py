@@ -1,29 +1,109 @@
-"""One rank's way with a plan: note it in the flight recorder, compute it, take the time."""
+"""One rank of an instance: its part of the model, its pool, its flight recorder, and its way with a plan."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from engine.clock import Clock
-from engine.observe.flight import FlightRecorder
+from engine.config import EngineConfig, Role
+from engine.frontend.tokenizer import load_tokenizer
+from engine.kvcache.pool import KVLayout, KVPool
+from engine.model.checkpoint import open_checkpoint
+from engine.model.config import ModelConfig
+from engine.model.grammar import GrammarCompiler, token_table
+from engine.model.loading import load_model
+from engine.model.stored import Checkpoint
+from engine.observe.flight import FlightRecorder, rank_file
+from engine.parallel.group import join_group
+from engine.scheduler.rank_links import OtherRanks
 from engine.scheduler.runner import Runner, StepResult
 from engine.scheduler.step_plan import StepPlan
 
+if TYPE_CHECKING:
+    from llguidance import LLTokenizer
 
+ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4, "float64": 8}
+COLLECTIVE_LIMIT_S = 3600.0
+"""A step that hangs is ended by the stuck clock, and a rank that dies by the instance: this is for neither."""
+
+
+@dataclass(frozen=True, slots=True)
 class Rank:
-    """Used by the thread that computes."""
+    """What each rank has. `compute_plan` is for the thread that computes."""
 
-    def __init__(self, runner: Runner, clock: Clock, flight: FlightRecorder | None) -> None:
-        self.runner = runner
-        self._clock = clock
-        self._flight = flight
+    number: int
+    checkpoint: Checkpoint
+    pool: KVPool
+    runner: Runner
+    flight: FlightRecorder | None
+    clock: Clock
 
     def compute_plan(self, plan: StepPlan) -> StepResult:
-        """Compute a plan whose tokens are all known; blocks for the step's duration."""
+        """Compute a plan whose tokens are all known; blocks for the step's duration. Raises StepGap, RankLost."""
         sequences = len(plan.sequences)
-        if self._flight is not None:
-            self._flight.step_begins(plan.number, sequences, plan.tokens)
-        started = self._clock.monotonic()
+        if self.flight is not None:
+            self.flight.step_begins(plan.number, sequences, plan.tokens)
+        started = self.clock.monotonic()
         result = self.runner.step(plan)
-        result.seconds = self._clock.monotonic() - started
-        if self._flight is not None:
-            self._flight.step_ends(plan.number, sequences, result.seconds)
+        result.seconds = self.clock.monotonic() - started
+        if self.flight is not None:
+            self.flight.step_ends(plan.number, sequences, result.seconds)
         return result
+
+
+class LeadingRank:
+    """Rank 0's way with a plan."""
+
+    def __init__(self, rank: Rank, others: OtherRanks) -> None:
+        self._rank = rank
+        self._others = others
+
+    def compute_plan(self, plan: StepPlan) -> StepResult:
+        """Put in the tokens that were coming, compute with all ranks, return when the last one is done."""
+        plan = self._rank.runner.completed(plan)
+        self._others.send(plan)
+        result = self._rank.compute_plan(plan)
+        self._others.wait_done(plan.number)
+        return result
+
+
+def load_rank(config: EngineConfig, number: int, run_dir: str, clock: Clock) -> Rank:
+    """Meet the other ranks, then load this one's part of the model.
+
+    Raises ConfigError, CheckpointError, RankLost.
+    """
+    group = join_group(number, config.tp, Path(run_dir) / "ranks", COLLECTIVE_LIMIT_S)
+    checkpoint = open_checkpoint(config.model)
+    model = load_model(checkpoint, config.dtype, group=group, cpu_step=config.cpu_step)
+    pool = KVPool(kv_layout(config, checkpoint.config, len(model.share.kv_heads)))
+    grammars = GrammarCompiler(lambda: _token_table(config.model, checkpoint.config))
+    runner = Runner(model, pool, checkpoint.config.eos_ids, grammars, number)
+    return Rank(number, checkpoint, pool, runner, _flight_recorder(config, number, clock), clock)
+
+
+def kv_layout(config: EngineConfig, model: ModelConfig, kv_heads: int) -> KVLayout:
+    """Return the shape of a rank's pool, which holds `kv_heads` of the model's."""
+    return KVLayout(
+        layers=model.layers,
+        kv_heads=kv_heads,
+        # One more than the ledger knows: the page of the canary, see `engine.transfer.canary`.
+        pages=config.kv_tokens // config.page_size + (config.role is not Role.UNIFIED),
+        page_size=config.page_size,
+        head_dim=model.head_dim,
+        dtype=config.dtype,
+        item_bytes=ITEM_BYTES[config.dtype],
+    )
+
+
+def _flight_recorder(config: EngineConfig, number: int, clock: Clock) -> FlightRecorder | None:
+    if config.flight_file is None:
+        return None
+    path = rank_file(Path(config.flight_file), number)
+    return FlightRecorder(path, clock, config.instance, config.incarnation, number)
+
+
+def _token_table(path: str, model: ModelConfig) -> LLTokenizer:
+    tokenizer = load_tokenizer(path)
+    return token_table(tokenizer.to_json(), max(model.vocab, tokenizer.vocab_size), model.eos_ids)

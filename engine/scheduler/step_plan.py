@@ -59,7 +59,7 @@ class SequenceStep(msgspec.Struct, frozen=True, array_like=True):
         return self.start + len(self.tokens)
 
 
-class StepPlan(msgspec.Struct, frozen=True, array_like=True):
+class StepPlan(msgspec.Struct, frozen=True, array_like=True, tag="step"):
     """One step. The first `decodes` sequences have one new token each; prompt chunks follow."""
 
     number: int

@@ -8,26 +8,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import zmq
+
 from engine.clock import SystemClock
 from engine.config import Role, Schedule
-from engine.frontend.tokenizer import load_tokenizer
 from engine.kvcache.pages import PageLedger
-from engine.kvcache.pool import KVPool
 from engine.kvcache.prefix_cache import PrefixCache
 from engine.messages import Delta, Failure, Generate, ToScheduler
-from engine.model.checkpoint import open_checkpoint
-from engine.model.grammar import GrammarCompiler, token_table
-from engine.model.loading import load_model
 from engine.observe.journal import Journal
 from engine.scheduler.book import Book
 from engine.scheduler.executor import StepThread
-from engine.scheduler.instance import kv_layout
 from engine.scheduler.loop import Loop
 from engine.scheduler.planner import Planner
 from engine.scheduler.progress import Progress
-from engine.scheduler.rank import Rank
+from engine.scheduler.rank import LeadingRank, load_rank
+from engine.scheduler.rank_links import OtherRanks
 from engine.scheduler.roles import Unified
-from engine.scheduler.runner import Runner
 from tests.engine.scheduler.building import config
 
 LIMIT_S = 120.0
@@ -56,13 +52,10 @@ class RealLoop:
 
     def __init__(self, model: Path, schedule: Schedule, **changes: object) -> None:
         self.config = config(Role.UNIFIED, model=str(model), dtype="float64", schedule=schedule, **changes)
-        clock, checkpoint = SystemClock(), open_checkpoint(str(model))
-        tokenizer = load_tokenizer(str(model))
-        eos_ids = checkpoint.config.eos_ids
-        grammars = GrammarCompiler(lambda: token_table(tokenizer.to_json(), tokenizer.vocab_size, eos_ids))
-        pool = KVPool(kv_layout(self.config, checkpoint.config))
-        rank = Rank(Runner(load_model(checkpoint, "float64"), pool, eos_ids, grammars), clock, None)
-        self.steps = StepThread(lambda plan: rank.compute_plan(rank.runner.completed(plan)), threads=1)
+        clock = SystemClock()
+        rank = load_rank(self.config, 0, "", clock)
+        others = OtherRanks(zmq.Context.instance(), "", self.config.tp)
+        self.steps = StepThread(LeadingRank(rank, others).compute_plan, threads=1)
         self.inbox = PolledInbox(self.steps.fileno())
         pages = PageLedger(self.config.kv_tokens // self.config.page_size)
         cache = PrefixCache(self.config.page_size, pages)
@@ -77,7 +70,7 @@ class RealLoop:
             Unified(self.book),
             self.steps,
             Progress(),
-            eos_ids,
+            rank.checkpoint.config.eos_ids,
         )
 
     def run(self, requests: list[Generate], then: dict[int, ToScheduler]) -> dict[str, list[int]]:

@@ -11,7 +11,7 @@ from engine.messages import SamplingParams
 from engine.model.checkpoint import open_checkpoint
 from engine.model.grammar import GrammarCompiler
 from engine.model.loading import load_model
-from engine.scheduler.instance import kv_layout
+from engine.scheduler.rank import kv_layout
 from engine.scheduler.runner import Runner
 from engine.scheduler.step_plan import COMING, SamplingStart, SequenceStep, StepGap, StepPlan
 from tests.engine.scheduler.building import Role, config
@@ -23,7 +23,7 @@ GREEDY = SamplingParams(max_tokens=8, temperature=0.0)
 def runner(model: Path, rank: int = 0) -> Runner:
     """Return a runner with a pool of 16 pages of 4 tokens."""
     checkpoint = open_checkpoint(str(model))
-    layout = kv_layout(config(Role.UNIFIED, dtype="float64"), checkpoint.config)
+    layout = kv_layout(config(Role.UNIFIED, dtype="float64"), checkpoint.config, checkpoint.config.kv_heads)
     return Runner(load_model(checkpoint, "float64"), KVPool(layout), (2,), GrammarCompiler(lambda: None), rank)  # type: ignore[arg-type, return-value]
 
 
