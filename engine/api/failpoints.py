@@ -23,10 +23,13 @@ async def switch_failpoint(request: Request) -> Response:
     """Switch one failpoint on or off (`name`, `on`); returns all. Works while the loop hangs."""
     service = _enabled(request)
     body = read_body(await raw_body(request), FailpointBody)
-    known = [state.name for state in await service.client.observe("failpoints", list[FailpointState])]
+    known = {state.name: state for state in await service.client.observe("failpoints", list[FailpointState])}
     if body.name not in known:
-        message = f"no failpoint {body.name!r} on a {service.config.role}; there are {', '.join(known)}"
+        here = f"a {service.config.role} of {service.config.tp} rank(s)"
+        message = f"no failpoint {body.name!r} on {here}; there are {', '.join(known)}"
         raise RequestError(404, "unknown_failpoint", message, "name")
+    if service.ranks is not None and known[body.name].leaves_dead_ranks:
+        service.ranks.forsaken = body.on
     what = "arm" if body.on else "disarm"
     return json_response(await service.client.observe(what, list[FailpointState], argument=body.name))
 

@@ -12,6 +12,7 @@ from engine.observe.watchdog import StuckClock
 from engine.scheduler.book import Book
 from engine.scheduler.loop import Loop
 from engine.scheduler.planner import Planner
+from engine.scheduler.rank_links import OtherRanks
 from engine.scheduler.roles import RoleBehaviour
 
 
@@ -29,6 +30,7 @@ class Parts:
     role: RoleBehaviour
     supervisor: Supervisor
     stuck_clock: StuckClock
+    others: OtherRanks
 
     @property
     def control(self) -> Any:
@@ -82,3 +84,7 @@ class Failpoint:
     fault: str
     switches_off: str
     arm: Callable[[Parts, Patches], None]
+    least_ranks: int = 1
+    """An instance with fewer does not have it."""
+    leaves_dead_ranks: bool = False
+    """While it is on, the API process goes on when a rank dies."""

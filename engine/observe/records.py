@@ -123,6 +123,8 @@ class FailpointState(msgspec.Struct, kw_only=True):
     switches_off: str
     """The defence that would heal it, off for as long."""
     on: bool
+    leaves_dead_ranks: bool
+    """While it is on, the instance does not end when a rank dies."""
 
 
 class Sample(msgspec.Struct, frozen=True, array_like=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 
 from engine.clock import SystemClock
 from engine.config import EngineConfig
@@ -41,7 +42,7 @@ class Follower:
             "watchdog",
             lambda: watch(self._supervisor.stopping, lambda: clock.beat(progress.turns, progress.longest_step_s)),
         )
-        self._plans.report(Loaded())
+        self._plans.report(Loaded(os.getpid()))
         log.info("rank %d has its part of the model", self._rank.number)
         try:
             while self._turn():

@@ -72,6 +72,7 @@ class Instance:
             self._progress,
             checkpoint.config.eos_ids,
         )
+        self._others.wait_loaded()
         self._observer = Observer(
             config,
             self._clock,
@@ -82,7 +83,6 @@ class Instance:
             self._role.transfer,
             self._failpoints(planner) if config.enable_failpoints else None,
         )
-        self._others.wait_loaded()
         self._load_s = self._clock.monotonic() - started
 
     def drain(self) -> None:
@@ -130,7 +130,7 @@ class Instance:
         # Imported here: without the flag no line of it is in the process.
         from engine.failpoints import Failpoints, Parts
 
-        parts = Parts(self._loop, self._book, planner, self._role, self._supervisor, self._stuck_clock)
+        parts = Parts(self._loop, self._book, planner, self._role, self._supervisor, self._stuck_clock, self._others)
         return Failpoints(self._config.role, parts)
 
     def _behaviour(self, pool: KVPool, planner: Planner) -> RoleBehaviour:

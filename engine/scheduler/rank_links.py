@@ -12,9 +12,12 @@ Never a collective: a rank that waits for a plan waits in no torch call, and a r
 
 from __future__ import annotations
 
+import contextlib
+
 import msgspec
 import zmq
 
+from engine.errors import RankLost
 from engine.scheduler.step_plan import StepPlan, check_number
 
 Context = zmq.Context[zmq.Socket[bytes]]
@@ -26,6 +29,8 @@ class Leave(msgspec.Struct, frozen=True, array_like=True, tag="leave"):
 
 class Loaded(msgspec.Struct, frozen=True, array_like=True, tag="loaded"):
     """A rank has its part of the model and waits for plans."""
+
+    pid: int
 
 
 class StepDone(msgspec.Struct, frozen=True, array_like=True, tag="done"):
@@ -43,17 +48,24 @@ class OtherRanks:
             socket.bind(_address(run_dir, rank))
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = msgspec.msgpack.Decoder(Loaded | StepDone)
+        self.pids: list[int] = []
+        """Of the ranks from 1 on, once they are loaded."""
 
     def wait_loaded(self) -> None:
         """Block until every rank has loaded. One that dies instead ends the instance, and this process with it."""
         for socket in self._sockets:
-            self._decoder.decode(socket.recv())
+            answer = self._decoder.decode(socket.recv())
+            if isinstance(answer, Loaded):
+                self.pids.append(answer.pid)
 
     def send(self, plan: StepPlan) -> None:
-        """Hand a plan to every rank; never blocks."""
+        """Hand a plan to every rank; never blocks. Raises RankLost when one is gone."""
         data = self._encoder.encode(plan)
-        for socket in self._sockets:
-            socket.send(data)
+        for rank, socket in enumerate(self._sockets, start=1):
+            try:
+                socket.send(data, zmq.NOBLOCK)
+            except zmq.Again:
+                raise RankLost(f"plan {plan.number} cannot be sent to rank {rank}: its process is gone") from None
 
     def wait_done(self, number: int) -> None:
         """Block until every rank has computed plan `number`; the stuck clock bounds it. Raises StepGap."""
@@ -64,7 +76,8 @@ class OtherRanks:
     def leave(self) -> None:
         """Tell every rank to end."""
         for socket in self._sockets:
-            socket.send(self._encoder.encode(Leave()))
+            with contextlib.suppress(zmq.Again):  # It is gone already.
+                socket.send(self._encoder.encode(Leave()), zmq.NOBLOCK)
 
     def close(self) -> None:
         """Close the sockets, giving what was sent a second."""

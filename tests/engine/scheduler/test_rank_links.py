@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import zmq
 
+from engine.errors import RankLost
 from engine.messages import SamplingParams
 from engine.scheduler.rank_links import Leave, Loaded, OtherRanks, PlanSource, StepDone
 from engine.scheduler.step_plan import PromptScore, SamplingStart, SequenceStep, StepGap, StepPlan
@@ -58,11 +59,30 @@ def test_every_rank_gets_the_whole_plan(ranks: tuple[OtherRanks, list[PlanSource
 def test_rank_0_goes_on_when_all_have_reported(ranks: tuple[OtherRanks, list[PlanSource]]) -> None:
     """First that they are loaded, then each step."""
     others, sources = ranks
-    for source in sources:
-        source.report(Loaded())
+    for number, source in enumerate(sources):
+        source.report(Loaded(100 + number))
         source.report(StepDone(1))
     others.wait_loaded()
     others.wait_done(1)
+    assert others.pids == [100, 101]
+
+
+def test_a_plan_for_a_rank_that_is_gone_is_an_error(ranks: tuple[OtherRanks, list[PlanSource]]) -> None:
+    """Never a wait without end."""
+    others, sources = ranks
+    others.send(PLAN)
+    assert received(sources[1]) == PLAN
+    sources[1].close()
+
+    def is_refused() -> bool:
+        try:
+            others.send(PLAN)
+        except RankLost as error:
+            assert "rank 2" in str(error)
+            return True
+        return False
+
+    eventually(is_refused)
 
 
 def test_a_report_of_another_step_stops_the_instance(ranks: tuple[OtherRanks, list[PlanSource]]) -> None:

@@ -1,0 +1,72 @@
+"""Tokens per second of `--schedule overlap` against `normal`: the same engine, the same requests.
+
+    python -m benchmarks.schedules [--concurrency 8] [--tokens 48] [--rounds 12] [--tp 1]
+
+Both engines run at once with one thread a rank; only the one that is asked has work. Rounds alternate, and swap who is
+first. Target on a CPU: median ratio >= 0.98 (DESIGN section 8); there is no second core for the loop to gain by.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+
+from benchmarks.load import describe_machine, model_path
+from tests.serving.rig import engine, running
+
+SCHEDULES = ("normal", "overlap")
+
+
+def tokens_per_s(client: httpx.Client, url: str, prompts: list[list[int]], tokens: int) -> float:
+    """Return generated tokens per second of all prompts at once."""
+
+    def ask(ids: list[int]) -> None:
+        sampling = {"max_new_tokens": tokens, "temperature": 0, "ignore_eos": True}
+        client.post(url + "/generate", json={"input_ids": ids, "sampling_params": sampling}).raise_for_status()
+
+    started = time.perf_counter()
+    with ThreadPoolExecutor(len(prompts)) as pool:
+        list(pool.map(ask, prompts))
+    return len(prompts) * tokens / (time.perf_counter() - started)
+
+
+def main() -> None:
+    """Print both medians and their ratio."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--concurrency", type=int, default=8)
+    parser.add_argument("--prompt-tokens", type=int, default=32)
+    parser.add_argument("--tokens", type=int, default=48)
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--tp", type=int, default=1)
+    options = parser.parse_args()
+    describe_machine()
+    chance = random.Random(1)
+    model, folder = model_path(), Path(tempfile.mkdtemp(prefix="schedules-"))
+    flags = ("--tp", str(options.tp), "--no-prefix-cache")
+    engines = {name: engine("unified", model, folder, "--schedule", name, *flags) for name in SCHEDULES}
+    rates: dict[str, list[float]] = {name: [] for name in SCHEDULES}
+    with running(*engines.values()), httpx.Client(timeout=300, trust_env=False) as client:
+        for turn in range(options.rounds + 1):
+            prompts = [
+                [chance.randrange(100, 40000) for _ in range(options.prompt_tokens)] for _ in range(options.concurrency)
+            ]
+            for name in SCHEDULES if turn % 2 else SCHEDULES[::-1]:
+                rate = tokens_per_s(client, engines[name].url, prompts, options.tokens)
+                if turn:
+                    rates[name].append(rate)
+    ratios = sorted(one / other for one, other in zip(rates["overlap"], rates["normal"], strict=True))
+    for name, values in rates.items():
+        print(f"{name:8} median {statistics.median(values):7.1f} tokens/s  max {max(values):7.1f}")
+    spread = f"min {ratios[0]:.3f}, max {ratios[-1]:.3f}"
+    print(f"overlap / normal: median {statistics.median(ratios):.3f} ({spread})  target >= 0.98")
+
+
+if __name__ == "__main__":
+    main()
