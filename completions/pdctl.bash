@@ -18,7 +18,7 @@ _pdctl() {
     if [[ $cur == = ]]; then cur=; elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi
     for ((i = 1; i < COMP_CWORD; i++)); do
         case ${COMP_WORDS[i]} in
-            up|down|status|logs|attach|probe|diagnose|codes|explain|stacks|metrics|snapshot|redact|snapshot-and-restart|restart|history) command=${COMP_WORDS[i]}; break ;;
+            up|down|status|logs|attach|probe|diagnose|codes|explain|timeline|diff|runbook|stacks|metrics|snapshot|redact|snapshot-and-restart|restart|history) command=${COMP_WORDS[i]}; break ;;
         esac
     done
     case $command:$prev in
@@ -63,6 +63,15 @@ _pdctl() {
         diagnose:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
         codes:--output|codes:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
         explain:--output|explain:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        timeline:--instance) return ;;
+        timeline:--timeout) return ;;
+        timeline:--output|timeline:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        timeline:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        timeline:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        diff:--output|diff:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        runbook:--instance) return ;;
+        runbook:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        runbook:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
         stacks:--timeout) return ;;
         stacks:--output|stacks:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
         stacks:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
@@ -103,9 +112,12 @@ _pdctl() {
         logs:-*) words="--follow -f --lines -n --file --name --help -h" ;;
         attach:-*) words="--file --name --force --api-key-file --ca-file --output -o --help -h" ;;
         probe:-*) words="--direct --count -n --prompt-tokens --timeout --force --output -o --file --name --help -h" ;;
-        diagnose:-*) words="--output -o --fail-on --suspect --only --suppress --read-only --timeout --file --name --verbose -v --help -h" ;;
+        diagnose:-*) words="--output -o --fail-on --suspect --only --suppress --read-only --timeout --upstream --file --name --verbose -v --help -h" ;;
         codes:-*) words="--output -o --help -h" ;;
         explain:-*) words="--output -o --help -h" ;;
+        timeline:-*) words="--instance --timeout --output -o --file --name --help -h" ;;
+        diff:-*) words="--all --output -o --help -h" ;;
+        runbook:-*) words="--instance --file --name --help -h" ;;
         stacks:-*) words="--native --timeout --output -o --file --name --help -h" ;;
         metrics:-*) words="--grep --all --interval --timeout --output -o --file --name --help -h" ;;
         snapshot:-*) words="--file --name --stacks --timeout --out --output -o --help -h" ;;
@@ -114,10 +126,12 @@ _pdctl() {
         restart:-*) words="--reason --yes -y --force --accept-drift --dry-run --drain --timeout --file --name --output -o --help -h" ;;
         history:-*) words="--file --name --output -o --help -h" ;;
         logs:*) words=$(_pdctl_instances) ;;
+        timeline:*) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        diff:*) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
         stacks:*) words=$(_pdctl_instances) ;;
         metrics:*) words=$(_pdctl_instances) ;;
         redact:*) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
-        :*) words="up down status logs attach probe diagnose codes explain stacks metrics snapshot redact snapshot-and-restart restart history" ;;
+        :*) words="up down status logs attach probe diagnose codes explain timeline diff runbook stacks metrics snapshot redact snapshot-and-restart restart history" ;;
     esac
     COMPREPLY=($(compgen -W "$words" -- "$cur"))
 }

@@ -79,6 +79,7 @@ complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l only -d 'Report o
 complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l suppress -d 'Accept a finding on one instance up to a day.' -x
 complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l read-only -d 'Send no request of our own, not even where it would decide.'
 complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l timeout -d 'Seconds after which the report comes, whatever hangs.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l upstream -d 'With -o md: a bug report for the engine’s authors, without names or content.'
 complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
 complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
 complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l verbose -s v -d 'All observations and the time line too.'
@@ -89,6 +90,24 @@ complete -c pdctl -n '__fish_seen_subcommand_from codes' -l help -s h -d 'Show t
 complete -c pdctl -n __fish_use_subcommand -a explain -d 'Print the runbook of a finding.'
 complete -c pdctl -n '__fish_seen_subcommand_from explain' -l output -s o -d 'Form of the result.' -x -a 'table json'
 complete -c pdctl -n '__fish_seen_subcommand_from explain' -l help -s h -d 'Show this message and exit.'
+complete -c pdctl -n __fish_use_subcommand -a timeline -d 'Tell what happened when: starts, last work, failures, ends.'
+complete -c pdctl -n '__fish_seen_subcommand_from timeline' -l instance -d 'Only of these. May be repeated.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from timeline' -l timeout -d 'Seconds for collecting.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from timeline' -l output -s o -d 'Form of the result.' -x -a 'table json'
+complete -c pdctl -n '__fish_seen_subcommand_from timeline' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
+complete -c pdctl -n '__fish_seen_subcommand_from timeline' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
+complete -c pdctl -n '__fish_seen_subcommand_from timeline' -l help -s h -d 'Show this message and exit.'
+complete -c pdctl -n '__fish_seen_subcommand_from timeline' -r -F
+complete -c pdctl -n __fish_use_subcommand -a diff -d 'Hold two incidents against each other.'
+complete -c pdctl -n '__fish_seen_subcommand_from diff' -l all -d 'What is equal, too.'
+complete -c pdctl -n '__fish_seen_subcommand_from diff' -l output -s o -d 'Form of the result.' -x -a 'table json'
+complete -c pdctl -n '__fish_seen_subcommand_from diff' -l help -s h -d 'Show this message and exit.'
+complete -c pdctl -n '__fish_seen_subcommand_from diff' -r -F
+complete -c pdctl -n __fish_use_subcommand -a runbook -d 'Print a runbook with the names of this deployment.'
+complete -c pdctl -n '__fish_seen_subcommand_from runbook' -l instance -d 'Which it is about. May be repeated.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from runbook' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
+complete -c pdctl -n '__fish_seen_subcommand_from runbook' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
+complete -c pdctl -n '__fish_seen_subcommand_from runbook' -l help -s h -d 'Show this message and exit.'
 complete -c pdctl -n __fish_use_subcommand -a stacks -d 'Show where every thread stands, without stopping it.'
 complete -c pdctl -n '__fish_seen_subcommand_from stacks' -l native -d 'C and C++ frames too; each process stands still for some tenths of a second.'
 complete -c pdctl -n '__fish_seen_subcommand_from stacks' -l timeout -d 'Seconds for all dumps together.' -x

@@ -13,7 +13,7 @@ from pdctl.cli.options import FileOption, NameOption
 if TYPE_CHECKING:
     from pdctl.diagnose.focus import Focus
     from pdctl.diagnose.report import Report
-    from pdctl.evidence.model import Evidence
+    from pdctl.recover.live import Live
 
 
 class ReportForm(StrEnum):
@@ -65,6 +65,10 @@ def diagnose(
     timeout: Annotated[
         float, typer.Option("--timeout", min=4, help="Seconds after which the report comes, whatever hangs.")
     ] = 20.0,
+    upstream: Annotated[
+        bool,
+        typer.Option("--upstream", help="With -o md: a bug report for the engine's authors, without names or content."),
+    ] = False,
     file: FileOption = None,
     name: NameOption = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="All observations and the time line too.")] = False,
@@ -83,23 +87,40 @@ def diagnose(
       pdctl diagnose --suspect bootstrap_thread_dead
       pdctl diagnose http://127.0.0.1:30000 http://127.0.0.1:30002
       pdctl diagnose incident/ -o json | jq '.causes[0]'
+      pdctl diagnose incident/ -o md --upstream > bug.md
     """
+    from pdctl.cli.evidence import kept_at, live_of
     from pdctl.diagnose.diagnosis import diagnose as judged
     from pdctl.diagnose.exit_status import exit_status
     from pdctl.diagnose.focus import idle_suppressions
+    from pdctl.diagnose.recurrence import with_earlier
+    from pdctl.errors import UsageError
+    from pdctl.evidence.kept import earlier_than
+    from pdctl.evidence.load import read_shareable
     from pdctl.render import console
+    from pdctl.render.report_upstream import as_upstream
 
+    if upstream and output is not ReportForm.MARKDOWN:
+        raise UsageError(f"--upstream is a form of -o md, not of -o {output}", "give both: -o md --upstream")
     focus = _focus(suspect or [], only or [], suppress or [])
     if targets and not targets[0].startswith(("http://", "https://")):
-        evidence, deployment = _of_folder(targets), name or ""
+        if len(targets) > 1:
+            hint = "give one folder or archive, or URLs"
+            raise UsageError(f"{len(targets)} targets, but {targets[0]} is no URL", hint)
+        path, deployment = Path(targets[0]), name or ""
     else:
-        evidence, deployment = _of_live(targets or [], file, name, read_only, timeout)
-    report = judged(evidence, deployment, focus=focus)
+        path, deployment = _collected(live_of(targets or [], file, name), read_only, timeout)
+    evidence = kept_at(path)
+    report = with_earlier(judged(evidence, deployment, focus=focus), earlier_than(path.absolute()))
     for line in idle_suppressions(
         focus, report.captured_at, report.suppressed, [one.name for one in evidence.instances]
     ):
         console.tell(f"pdctl: {line}")
-    _print(report, output, verbose)
+    if upstream:
+        shareable = read_shareable(path)
+        print(as_upstream(judged(shareable, focus=focus), shareable), end="")
+    else:
+        _print(report, output, verbose)
     return exit_status(report, fail_on)
 
 
@@ -115,45 +136,14 @@ def _focus(suspect: list[str], only: list[str], suppress: list[str]) -> Focus:
     )
 
 
-def _of_folder(targets: list[str]) -> Evidence:
-    from pdctl.errors import UsageError
-    from pdctl.evidence.load import read_evidence
+def _collected(live: Live, read_only: bool, timeout_s: float) -> tuple[Path, str]:
+    """Look at what runs until the evidence decides; return where it is kept, and the deployment's name."""
     from pdctl.render import console
 
-    if len(targets) > 1:
-        raise UsageError(f"{len(targets)} targets, but {targets[0]} is no URL", "give one folder or archive, or URLs")
-    evidence = read_evidence(Path(targets[0]))
-    for problem in evidence.problems:
-        console.tell(f"pdctl: {problem.place}: {problem.message}")
-    return evidence
-
-
-def _of_live(
-    urls: list[str], file: Path | None, name: str | None, read_only: bool, timeout_s: float
-) -> tuple[Evidence, str]:
-    from pdctl.deployment.discovery import discover
-    from pdctl.deployment.identify import Address
-    from pdctl.deployment.running import chosen_or_running
-    from pdctl.deployment.state import StateFolder, state_root
-    from pdctl.evidence.load import read_evidence
-    from pdctl.recover.live import Live
-    from pdctl.render import console
-
-    if urls:
-        found = discover([Address(url.rstrip("/")) for url in urls], name=name, progress=console.tell)
-        for note in found.notes:
-            console.tell(note)
-        deployment, folder = found.deployment, None
-    else:
-        running = chosen_or_running(name, file, state_root())
-        for line in (*running.taken, *running.untold):
-            console.tell(line)
-        deployment, folder = running.deployment, running.folder
-    live = Live(folder or StateFolder(state_root(), deployment.name), deployment, console.tell)
     live.diagnose(patience_s=timeout_s, may_probe=not read_only)
     path = live.complete()
     console.tell(f"kept for 14 days: {path}")
-    return read_evidence(path), deployment.name
+    return path, live.name
 
 
 def _print(report: Report, output: ReportForm, verbose: bool) -> None:

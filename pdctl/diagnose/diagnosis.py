@@ -12,11 +12,12 @@ from pdctl.diagnose.causes import ANALYZERS
 from pdctl.diagnose.explanation import Explanation, explain
 from pdctl.diagnose.focus import Focus
 from pdctl.diagnose.judgement import Status, judge
+from pdctl.diagnose.rank_trie import rank_rows
 from pdctl.diagnose.report import CollectorRow, Impact, PairState, Report, SymptomRow, Tool
 from pdctl.diagnose.rows import cause_rows, not_checked_row, ruled_out_row, undecided_row
 from pdctl.diagnose.suspicion import suspicions_of
 from pdctl.diagnose.symptoms import Symptom
-from pdctl.diagnose.timeline import changes_of, timeline_of
+from pdctl.diagnose.timeline import LONGEST, changes_of, timeline_of
 from pdctl.diagnose.verdict import Verdict, verdict_of
 from pdctl.evidence.model import Evidence
 
@@ -69,7 +70,8 @@ def diagnose(
         undecided=tuple(undecided_row(item) for item in explanation.undecided if focus.shows(*item.codes)),
         not_checked=tuple(not_checked_row(item) for item in shown if item.status is Status.NOT_CHECKED),
         collectors=_collectors(evidence),
-        timeline=timeline_of(case),
+        timeline=timeline_of(case)[-LONGEST:],
+        rank_stacks=tuple(row for view in case.views for row in rank_rows(view.name, view.raw.stacks)),
     )
 
 

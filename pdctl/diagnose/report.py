@@ -141,10 +141,25 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
     source: SourceRef
 
 
+class RankRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One branch of the folded stacks of an instance's ranks; its branches follow it, one deeper."""
+
+    instance: str
+    depth: int
+    path: tuple[str, ...]
+    """Functions that all of these ranks are in, outermost first."""
+    ranks: tuple[str, ...]
+
+
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """An earlier incident of the same deployment with a symptom of this one; `same_cause`: and with its cause."""
+
     incident_id: str
     at: datetime
     same_cause: bool
+    verdict: str
+    codes: tuple[str, ...]
+    """Causes that stood then, best first; none: nobody knew."""
 
 
 class SymptomRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,6 +202,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     not_checked: tuple[NotChecked, ...]
     collectors: tuple[CollectorRow, ...]
     timeline: tuple[Moment, ...]
+    rank_stacks: tuple[RankRow, ...] = ()
 
     @property
     def firm(self) -> tuple[Cause, ...]:

@@ -38,7 +38,7 @@ def share(kept: Path, out: Path | None = None, *, known_secrets: tuple[str, ...]
     PdctlError; an archive that could not be finished is readable up to the file that failed, and is named.
     """
     files = read(kept)
-    redaction = Redaction(files, secrets.token_bytes(16), (*known_secrets, *_environment_secrets()), _host_names())
+    redaction = _redaction(files, known_secrets)
     shared = redaction.files()
     if kept.is_dir():
         mapping = {"mapping": dict(redaction.mapping), "counts": dict(redaction.counts)}
@@ -47,6 +47,15 @@ def share(kept: Path, out: Path | None = None, *, known_secrets: tuple[str, ...]
     target = out or kept.with_name(f"{kept.name.removesuffix('.tar.gz')}-shared.tar.gz")
     write(target, _manifest(files, shared), shared)
     return target
+
+
+def shared_files(kept: Path) -> dict[str, bytes]:
+    """Return what the shared archive of a kept directory or archive would hold, without writing anything."""
+    return _redaction(read(kept)).files()
+
+
+def _redaction(files: Files, known_secrets: tuple[str, ...] = ()) -> Redaction:
+    return Redaction(files, secrets.token_bytes(16), (*known_secrets, *_environment_secrets()), _host_names())
 
 
 def write(target: Path, inventory: Manifest, files: Files) -> None:

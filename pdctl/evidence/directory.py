@@ -130,4 +130,6 @@ def _instance(table: Table, files: Files, captured: datetime | None) -> tuple[In
         gets_prev=folder.rows("http.prev.toml", toml_files.gets),
         gpus=folder.rows("gpu.toml", toml_files.gpus),
         source=folder.record("source.toml", toml_files.source),
+        flight=folder.marks("flight.bin"),
+        history=folder.traces("history.json"),
     ), folder.problems

@@ -8,12 +8,13 @@ from typing import TypeVar
 
 import msgspec
 
-from pdctl.evidence import toml_files
+from pdctl.evidence import toml_files, traces
 from pdctl.evidence.dumps import parse_dump, parse_dump_json
 from pdctl.evidence.exposition import parse_exposition
 from pdctl.evidence.loglines import parse_log
 from pdctl.evidence.records import Capture, Exposition, LogLine, Place, Problem, ProcessStack
 from pdctl.evidence.toml_files import Table
+from pdctl.evidence.traces import Mark, Trace
 
 Files = Mapping[str, bytes]
 """Path below the incident directory, with `/` -> content."""
@@ -21,6 +22,8 @@ Files = Mapping[str, bytes]
 T = TypeVar("T")
 Build = Callable[[Table, str], tuple[T, tuple[Problem, ...]]]
 """A TOML document and its path -> a record, and what was wrong with it."""
+Read = Callable[[bytes, str], tuple[tuple[T, ...], tuple[Problem, ...]]]
+"""A file and its path -> records, and what was wrong with it."""
 
 
 class Folder:
@@ -97,6 +100,22 @@ class Folder:
             return made
         data = self._get(f"{name}.txt")
         return parse_dump(data, f"{self._name}/{name}.txt") if data is not None else ()
+
+    def marks(self, name: str) -> tuple[Mark, ...]:
+        return self._rows_of(name, traces.marks)
+
+    def traces(self, name: str) -> tuple[Trace, ...]:
+        return self._rows_of(name, traces.traces)
+
+    def _rows_of(
+        self, name: str, read: Callable[[bytes, str], tuple[tuple[T, ...], tuple[Problem, ...]]]
+    ) -> tuple[T, ...]:
+        data = self._get(name)
+        if data is None:
+            return ()
+        made, wrong = read(data, f"{self._name}/{name}")
+        self.problems.extend(wrong)
+        return made
 
 
 def flatten(value: object, prefix: str = "") -> dict[str, float]:

@@ -9,6 +9,14 @@ from pdctl.evidence.directory import NEVER_READ, evidence_of, read_directory
 from pdctl.evidence.model import Evidence
 
 
+def read_shareable(path: Path) -> Evidence:
+    """Load the same without what must not leave the house: content, credentials, names, addresses.
+
+    Raises UsageError as `read_evidence` does.
+    """
+    return evidence_of(archive.shared_files(path))
+
+
 def read_evidence(path: Path) -> Evidence:
     """Load a folder or an archive. Raises UsageError for what is neither, or holds what no honest one does."""
     if not path.is_file():

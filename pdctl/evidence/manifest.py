@@ -32,6 +32,18 @@ class MissingEntry(msgspec.Struct, frozen=True, kw_only=True):
     error: str
 
 
+class Conclusion(msgspec.Struct, frozen=True, kw_only=True):
+    """What was concluded from the snapshot when it was taken: told to whoever meets the same symptom again."""
+
+    incident_id: str
+    verdict: str
+    codes: tuple[str, ...]
+    """Causes that stood, best first."""
+    subjects: tuple[str, ...] = ()
+    """Instances that the first of them was on."""
+    symptoms: tuple[str, ...]
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The whole. `is_complete` False: time or room ran out, or it was interrupted."""
 
@@ -50,6 +62,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     longest_pause_ms: float = 0.0
     files: tuple[FileEntry, ...] = ()
     missing: tuple[MissingEntry, ...] = ()
+    conclusion: Conclusion | None = None
+    """None where nothing was judged."""
 
 
 def files_of(directory: Path) -> tuple[FileEntry, ...]:
@@ -76,6 +90,14 @@ def write(directory: Path, manifest: Manifest) -> None:
         raise PdctlError(
             f"cannot write {directory / FILE}: {error.strerror}", "the files beside it can be read"
         ) from error
+
+
+def read(directory: Path) -> Manifest | None:
+    """Return a directory's manifest; None where there is none that can be read."""
+    try:
+        return msgspec.json.decode((directory / FILE).read_bytes(), type=Manifest)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
 
 
 def damaged(directory: Path, manifest: Manifest) -> tuple[str, ...]:

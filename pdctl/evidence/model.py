@@ -18,6 +18,7 @@ from pdctl.evidence.records import (
     ProcessStack,
     SourceFacts,
 )
+from pdctl.evidence.traces import Mark, Trace
 
 
 class InstanceEvidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +52,10 @@ class InstanceEvidence(msgspec.Struct, frozen=True, kw_only=True):
     gets_prev: tuple[Get, ...] = ()
     gpus: tuple[Gpu, ...] = ()
     source: SourceFacts | None = None
+    flight: tuple[Mark, ...] = ()
+    """Of our own engine: what its recorder tells, also of one that hung or was killed."""
+    history: tuple[Trace, ...] = ()
+    """What a Prometheus had kept of it before the capture."""
     capture: Capture = Capture()
 
 

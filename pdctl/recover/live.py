@@ -18,6 +18,7 @@ from pdctl.collect.summary import CollectionSummary
 from pdctl.deployment.model import Deployment
 from pdctl.deployment.state import StateFolder
 from pdctl.diagnose.diagnosis import diagnose
+from pdctl.diagnose.recurrence import conclusion_of
 from pdctl.diagnose.report import Report
 from pdctl.diagnose.verdict import Verdict
 from pdctl.errors import PdctlError
@@ -84,13 +85,19 @@ class Live:
         return self.path
 
     @property
+    def name(self) -> str:
+        """Return the deployment's name."""
+        return self._deployment.name
+
+    @property
     def report(self) -> Report:
         """Return the judgement of what is kept now."""
         return self._report or self._judged()
 
     def _write_manifest(self) -> None:
         if self.summary is not None:
-            manifest.write(self.path, manifest_of(self.path, self._deployment.name, self.summary))
+            conclusion = conclusion_of(self._report) if self._report else None
+            manifest.write(self.path, manifest_of(self.path, self._deployment.name, self.summary, conclusion))
 
     def _is_decided(self, report: Report, may_probe: bool) -> bool:
         """Return whether more evidence would change nothing. A router is blamed only after a direct request passed."""
@@ -125,8 +132,10 @@ class Live:
             self._collector.keep("probe.toml", toml_text.document({}, {"probe": rows}))
 
 
-def manifest_of(path: Path, deployment: str, summary: CollectionSummary) -> manifest.Manifest:
-    """Return what a collected directory holds, what it lacks and what taking it did."""
+def manifest_of(
+    path: Path, deployment: str, summary: CollectionSummary, conclusion: manifest.Conclusion | None = None
+) -> manifest.Manifest:
+    """Return what a collected directory holds, what it lacks, what taking it did, and what was concluded from it."""
     return manifest.Manifest(
         deployment=deployment,
         tool_version=__version__,
@@ -142,6 +151,7 @@ def manifest_of(path: Path, deployment: str, summary: CollectionSummary) -> mani
             manifest.MissingEntry(path=f"{item.instance}/{item.file}", status=item.status.value, error=item.error)
             for item in summary.missing
         ),
+        conclusion=conclusion,
     )
 
 

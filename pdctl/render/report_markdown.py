@@ -30,6 +30,12 @@ def as_markdown(report: Report) -> str:
         lines += ["", "## Stands too", ""]
         lines += [f"- `{code}` accepted" for code in report.suppressed]
         lines += [f"- `{code}` left out of this report" for code in report.hidden]
+    if report.seen_before:
+        lines += ["", "## Seen before", ""]
+        lines += [
+            f"- {row.at.isoformat()} incident `{row.incident_id}` ({row.verdict}): {', '.join(row.codes) or 'no cause'}"
+            for row in report.seen_before
+        ]
     if report.undecided:
         lines += ["", "## Undecided", ""]
         lines += [f"- {', '.join(row.codes)}: {row.separate_by.text}" for row in report.undecided]

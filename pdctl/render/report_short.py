@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pdctl.diagnose.report import Report
+from pdctl.render.recurrence import seen_text
 
 MAX_LINES = 12
 MAX_COLUMNS = 240
@@ -12,7 +13,7 @@ MAX_COLUMNS = 240
 
 def as_short(report: Report) -> str:
     """Return the lines."""
-    lines = [*_head(report), *_suspects(report), *_causes(report), *_excluded(report)]
+    lines = [*_head(report), *_suspects(report), *_causes(report), *_seen(report), *_excluded(report)]
     steps = report.firm[0].next if report.firm else ()
     lines += [f"next: {step.command}  ({step.risk})" for step in steps[:3]]
     return "\n".join(line[:MAX_COLUMNS] for line in lines[:MAX_LINES])
@@ -27,6 +28,11 @@ def _head(report: Report) -> Iterator[str]:
         newest = report.changes[0]
         when = f" at {newest.at:%H:%M:%SZ}" if newest.at else ""
         yield f"newest change: {newest.instance} {newest.what}{when}"
+
+
+def _seen(report: Report) -> Iterator[str]:
+    for text in seen_text(report):
+        yield f"seen {text}"
 
 
 def _suspects(report: Report) -> Iterator[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import textwrap
 from datetime import datetime
 
-from pdctl.diagnose.report import Cause, Report
+from pdctl.diagnose.report import Cause, RankRow, Report
+from pdctl.render.recurrence import seen_text
 
 WIDTH, HEIGHT = 80, 24
 _SYMBOL = {
@@ -27,7 +28,7 @@ def as_table(report: Report, is_verbose: bool = False) -> str:
     lines += _suspects(report)
     firm = report.firm
     lines += _cause_block(firm[0]) if firm else _no_cause(report)
-    lines += [*_others(report), *_left_out(report)]
+    lines += [*_others(report), *_left_out(report), *_seen(report)]
     lines += [*_excluded(report), *_problems(report)]
     ending = ["", *_ending(report)]
     body = lines if is_verbose else lines[: HEIGHT - 1 - len(ending)]
@@ -96,6 +97,10 @@ def _others(report: Report) -> list[str]:
     ]
 
 
+def _seen(report: Report) -> list[str]:
+    return [f"Seen     {text}"[:WIDTH] for text in seen_text(report)]
+
+
 def _left_out(report: Report) -> list[str]:
     """Return what stands and is not shown, because it was accepted or others were asked for."""
     lines = []
@@ -153,9 +158,18 @@ def _details(report: Report) -> list[str]:
         ]
     lines += ["", "Time line"]
     lines += [f"  {_clock(row.at)} {row.instance}: {row.what}" for row in report.timeline] or ["  nothing with a time"]
+    lines += ["", "Ranks"]
+    lines += [_rank(row) for row in report.rank_stacks] or ["  no stacks were taken"]
     lines += ["", "Ruled out"]
     lines += [f"  {row.code} {row.reason}" for row in report.ruled_out] or ["  nothing"]
     return lines
+
+
+def _rank(row: RankRow) -> str:
+    """Return a branch: indented by its depth, an instance's name before its first."""
+    ranks = ", ".join(row.ranks) if len(row.ranks) <= 4 else f"{len(row.ranks)} ranks, {row.ranks[0]}..{row.ranks[-1]}"
+    head = f"  {row.instance}: " if row.depth == 0 else "  " * (row.depth + 2)
+    return f"{head}{' > '.join(row.path)} [{ranks}]"
 
 
 def _place(file: str, line: int | None, pointer: str | None) -> str:

@@ -30,7 +30,11 @@ def as_json(codes: tuple[Code, ...]) -> str:
 
 def show(codes: tuple[Code, ...]) -> None:
     """Print the runbooks on stdout."""
-    text = "\n".join(read_runbook(item) for item in codes)
+    show_text("\n".join(read_runbook(item) for item in codes))
+
+
+def show_text(text: str) -> None:
+    """Print markdown on stdout: drawn on a terminal, as it is elsewhere."""
     if not sys.stdout.isatty():
         print(text, end="")
         return

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from pdctl.collect.flight import read_flight
+from pdctl.evidence.flight_format import read_flight
 from tests.serving.rig import Pair, engine, free_port, running
 
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from engine.errors import ConfigError
 from engine.observe import flight_format
 from engine.observe.flight import FlightRecorder
-from pdctl.collect import flight as pdctl_flight
-from pdctl.collect.flight import HEADER_BYTES, NotAFlightFile, read_flight
+from pdctl.evidence import flight_format as pdctl_flight
+from pdctl.evidence.flight_format import HEADER_BYTES, NotAFlightFile, read_flight
 from tests.engine.clock import ManualClock
 from tests.waiting import eventually
 
