@@ -10,7 +10,7 @@ import msgspec
 from pdctl.collect import gpu, kernel, source
 from pdctl.collect.context import Context
 from pdctl.collect.host_processes import Table
-from pdctl.collect.records import Taken
+from pdctl.collect.records import Status, Taken
 from pdctl.collect.target import Target
 
 
@@ -29,3 +29,13 @@ async def read(targets: Sequence[Target], table: Table, context: Context) -> Hos
         kernel.take(context), gpu.read(context), source.read(targets, context)
     )
     return HostFacts(table=table, kernel=kernel_log, gpus=gpus, sources=sources)
+
+
+def unknown(table: Table, why: str) -> HostFacts:
+    """Return the facts of a host that cannot be read."""
+    return HostFacts(
+        table=table,
+        kernel=Taken(name=kernel.NAME, status=Status.FAILED, error=why),
+        gpus=gpu.Gpus(status=Status.FAILED, problem=why),
+        sources=source.Sources(problem=why),
+    )

@@ -132,9 +132,15 @@ async def read(roots: Sequence[int] = (), *, deadline_s: float, host: Host | Non
     done = await host.run(argv, deadline_s=deadline_s, most_bytes=OUTPUT_MOST_BYTES, stdin=program)
     return msgspec.structs.replace(
         parse(done.stdout),
-        problem=None if done.ok else f"reading /proc: {done.describe()}",
+        problem=_problem(done),
         timed_out=done.end is child.End.TIMEOUT,
     )
+
+
+def _problem(done: child.Child) -> str | None:
+    if done.ok:
+        return None
+    return done.stderr if done.end is child.End.UNREACHABLE else f"reading /proc: {done.describe()}"
 
 
 def read_now(*, deadline_s: float) -> Table:

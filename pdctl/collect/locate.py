@@ -13,26 +13,28 @@ from pdctl.collect.target import Target
 from pdctl.deployment import layout
 from pdctl.deployment.model import Deployment, Instance
 from pdctl.deployment.state import StateFolder
+from pdctl.hosts.host import LOCAL
 from pdctl.managers import shim
 
 
-def targets(deployment: Deployment, folder: StateFolder, table: Table) -> tuple[Target, ...]:
-    """Return one target an instance, in the order of the deployment."""
+def targets(deployment: Deployment, folder: StateFolder, table: Table, host: str = LOCAL) -> tuple[Target, ...]:
+    """Return one target for each instance of a host, in the order of the deployment. `table` is that host's."""
     listeners = _listeners(table.processes)
-    return tuple(_target(instance, folder, table, listeners) for instance in deployment.instances)
+    of_host = (instance for instance in deployment.instances if instance.host == host)
+    return tuple(_target(instance, folder, table, listeners) for instance in of_host)
 
 
 def is_here(instance: Instance) -> bool:
     """Return whether an instance is meant to run on this host: managed here, or its address is one of ours."""
-    if instance.host != "local":
+    if instance.host != LOCAL:
         return False
     return layout.is_local(instance) or _is_own_address(layout.host_and_port(instance.url)[0])
 
 
 def _target(instance: Instance, folder: StateFolder, table: Table, listeners: Mapping[int, ProcessRow]) -> Target:
-    if not is_here(instance):
-        where = instance.host if instance.host != "local" else layout.host_and_port(instance.url)[0]
-        why = f"it runs on {where}; from here only its HTTP endpoints can be read: run pdctl there"
+    if instance.host == LOCAL and not is_here(instance):
+        where = layout.host_and_port(instance.url)[0]
+        why = f'it runs on {where}, and only its HTTP endpoints can be read: say `host = "ssh:{where}"` in pd.toml'
         return Target(instance=instance, why_no_pid=why)
     paths = folder.paths(instance.name)
     seen = shim.observe(paths) if layout.is_local(instance) else None
@@ -47,14 +49,22 @@ def _target(instance: Instance, folder: StateFolder, table: Table, listeners: Ma
     port = layout.host_and_port(instance.url)[1]
     root = _root(listeners.get(port), table) or _main_of(instance.unit, table)
     if root is None:
-        why = table.problem or f"no process here listens on port {port}"
+        place = "here" if instance.host == LOCAL else f"on {instance.host}"
+        why = table.problem or f"no process {place} listens on port {port}"
         return Target(instance=instance, why_no_pid=why, unit=instance.unit)
     return Target(
         instance=instance,
         pid=root.pid,
-        log_files=rotated_files(Path(root.stdout)) if root.stdout and root.stdout.startswith("/") else (),
+        log_files=_log_files(root, instance.host),
         unit=instance.unit or root.unit,
     )
+
+
+def _log_files(root: ProcessRow, host: str) -> tuple[Path, ...]:
+    if not root.stdout or not root.stdout.startswith("/"):
+        return ()
+    # Elsewhere the host itself is asked for the rotated ones.
+    return rotated_files(Path(root.stdout)) if host == LOCAL else (Path(root.stdout),)
 
 
 _ROTATED = re.compile(r"[.-]\d[\d.T_-]*")

@@ -18,9 +18,11 @@ from pdctl.collect.incident import local_utc_offset
 from pdctl.collect.journal import take_journal
 from pdctl.collect.markers import MARKERS
 from pdctl.collect.records import Status, Taken, now
+from pdctl.collect.remote_logs import take_remote
 from pdctl.collect.target import Target
 from pdctl.evidence.loglines import parse_log
 from pdctl.hosts import child
+from pdctl.hosts.host import LOCAL
 
 LOG, EARLIER = "log.txt", "log.earlier.txt"
 FILES = (LOG, EARLIER)
@@ -42,8 +44,11 @@ class Piece(msgspec.Struct, frozen=True):
 async def take(target: Target, context: Context) -> list[Taken]:
     """Read the log files, else the unit's journal."""
     if target.log_files:
+        tail_bytes = FLEET_TAIL_BYTES if context.is_fleet else TAIL_BYTES
         async with context.log_slots:
-            return await take_files(target.log_files, context, FLEET_TAIL_BYTES if context.is_fleet else TAIL_BYTES)
+            if context.host.name != LOCAL:
+                return await take_remote(target.log_files[-1], context, tail_bytes)
+            return await take_files(target.log_files, context, tail_bytes)
     if target.unit:
         return await take_journal(target.unit, context)
     why = target.why_no_pid if target.pid is None else "it prints to a pipe or terminal that pdctl cannot read"

@@ -7,10 +7,12 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from pdctl.collect import host_processes, locate, metrics, stacks
+from pdctl.collect import locate, metrics, stacks
 from pdctl.collect.context import Context, Deadline, guarded
 from pdctl.collect.fetch import Fetcher
+from pdctl.collect.plan import STACKS
 from pdctl.collect.records import Mode, Taken
+from pdctl.collect.site import Site, sites_of
 from pdctl.collect.target import Target
 from pdctl.deployment.model import Deployment
 from pdctl.deployment.state import StateFolder
@@ -18,6 +20,7 @@ from pdctl.errors import UsageError
 from pdctl.evidence.dumps import parse_dump_json
 from pdctl.evidence.exposition import parse_exposition
 from pdctl.evidence.records import Exposition, ProcessStack
+from pdctl.hosts.hosts import Hosts
 
 
 class Dump(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,23 +60,33 @@ def select(deployment: Deployment, names: Sequence[str]) -> Deployment:
 
 
 def dump(deployment: Deployment, folder: StateFolder, mode: Mode, timeout_s: float) -> tuple[Dump, ...]:
-    """Dump every process of every instance on this host."""
+    """Dump every process of every instance on the hosts that can be read."""
 
-    async def all_of(targets: Sequence[Target], context: Context) -> list[list[Taken]]:
-        return await asyncio.gather(
-            *(guarded(item, ("stacks.json",), timeout_s, _dumping(item, context, mode)) for item in targets)
+    async def of_site(site: Site) -> dict[str, Taken]:
+        await site.survey()
+        targets = locate.targets(deployment, folder, site.table, site.name)
+        names = (STACKS,)
+        taken = await asyncio.gather(
+            *(guarded(item, names, timeout_s, _dumping(item, site.context, mode)) for item in targets)
         )
+        return {target.name: items[0] for target, items in zip(targets, taken, strict=True)}
 
-    taken = asyncio.run(_with_targets(deployment, folder, timeout_s, all_of))
-    return tuple(_dump(instance.name, items[0]) for instance, items in zip(deployment.instances, taken, strict=True))
+    async def all_of() -> dict[str, Taken]:
+        context = Context(fetcher=Fetcher(), deadline=Deadline(timeout_s))
+        with Hosts() as hosts:
+            found = await asyncio.gather(*(of_site(site) for site in sites_of(deployment, hosts, context)))
+        return {name: taken for of_host in found for name, taken in of_host.items()}
+
+    taken = asyncio.run(all_of())
+    return tuple(_dump(instance.name, taken[instance.name]) for instance in deployment.instances)
 
 
 def _dumping(target: Target, context: Context, mode: Mode) -> Callable[[], Awaitable[list[Taken]]]:
-    return lambda: stacks.take(target, context, "stacks.json", mode)
+    return lambda: stacks.take(target, context, STACKS, mode)
 
 
 def _dump(name: str, taken: Taken) -> Dump:
-    processes, _ = parse_dump_json(taken.content, "stacks.json") if taken.content else ((), ())
+    processes, _ = parse_dump_json(taken.content, STACKS) if taken.content else ((), ())
     return Dump(instance=name, processes=processes, problem=taken.error, took_ms=taken.took_ms, pause_ms=taken.pause_ms)
 
 
@@ -126,15 +139,3 @@ def _values(exposition: Exposition) -> dict[tuple[str, tuple[tuple[str, str], ..
         for series, samples in exposition.series.items()
         for sample in samples
     }
-
-
-async def _with_targets(
-    deployment: Deployment,
-    folder: StateFolder,
-    timeout_s: float,
-    use: Callable[[Sequence[Target], Context], Awaitable[list[list[Taken]]]],
-) -> list[list[Taken]]:
-    table = await host_processes.read(deadline_s=timeout_s)
-    fetcher = Fetcher()
-    context = Context(fetcher=fetcher, deadline=Deadline(timeout_s))
-    return await use(locate.targets(deployment, folder, table), context)

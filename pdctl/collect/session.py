@@ -1,9 +1,9 @@
 """One collection: two samples of every instance, everything at once, complete by its deadline whatever hangs.
 
-survey of this host ─┬> first sample ────────────────────────────┐
-                     └> logs, source, kernel, devices ───────────┼─> capture.toml
-              `interval_s` after the start ─> second sample ─────┘
-              tier 1: a dump beside each sample; tier 2: native dumps at the end
+first sample over HTTP ──────────────────────────────────────────┐
+of each host by itself: survey ─> logs, source, kernel, devices ──┼─> capture.toml
+`interval_s` after the start ─> second sample, processes ─────────┘
+tier 1: a dump beside each sample; tier 2: native dumps at the end
 """
 
 from __future__ import annotations
@@ -12,25 +12,27 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
-from pdctl.collect import host_facts, host_processes, locate, plan, records
+from pdctl.collect import host_processes, locate, plan, records
 from pdctl.collect.context import FLEET, FLEET_GET_S, GET_S, Context, Deadline, guarded
 from pdctl.collect.credentials import sent_keys
 from pdctl.collect.fetch import Fetcher
 from pdctl.collect.host_facts import HostFacts
-from pdctl.collect.incident import IncidentDirectory, local_utc_offset
+from pdctl.collect.incident import IncidentDirectory
 from pdctl.collect.plan import Job
 from pdctl.collect.records import Mode, Status, Taken
+from pdctl.collect.site import Site, sites_of
 from pdctl.collect.summary import CollectionSummary, summarise
 from pdctl.collect.target import Target
 from pdctl.deployment.model import Deployment
 from pdctl.deployment.state import StateFolder, state_root
 from pdctl.errors import UsageError
 from pdctl.evidence.credentials import Credentials
+from pdctl.hosts.host import LOCAL
+from pdctl.hosts.hosts import Hosts
 
-SURVEY_S = 3.0
 INSTANCES_AT_ONCE = 96
 """Each asks all its endpoints at once; a hung one holds its place for one timeout."""
 FINISH_S = 0.5
@@ -41,6 +43,9 @@ DUMP_GAP_S = 1.0
 OUT_OF_TIME = "the time for the whole collection was over before its turn: allow more with --timeout"
 
 Progress = Callable[[str], None]
+Targets = tuple[Target, ...]
+Place = tuple[Site, asyncio.Future[Targets]]
+"""A host, and its instances once they are found."""
 
 
 def collect(
@@ -73,6 +78,7 @@ class Collector:
         progress: Progress = lambda line: None,
         folder: StateFolder | None = None,
         prometheus: str | None = None,
+        hosts: Hosts | None = None,
     ) -> None:
         """Make the directory. `prometheus` is the URL of one that keeps the engines' history. Raises PdctlError."""
         self._deployment = deployment
@@ -83,7 +89,8 @@ class Collector:
         self._progress = progress
         self._prometheus = prometheus
         self._prev_at: datetime | None = None
-        self._host: HostFacts | None = None
+        self._hosts = hosts or Hosts()
+        self._facts: dict[str, HostFacts] = {}
 
     def take(self, *, tier: int = 0, interval_s: float = 5.0, timeout_s: float = 15.0) -> CollectionSummary:
         """Take both samples and all that surrounds them."""
@@ -129,62 +136,88 @@ class Collector:
         ends_at = time.monotonic() + interval_s
         self._prev_at = records.now()
         self._directory.write_topology(self._prev_at, None)
-        table = await host_processes.read(deadline_s=run.deadline.at_most(SURVEY_S))
-        targets = self._targets(table)
-        self._progress(f"first sample of {len(targets)} instances")
-        first = run.start(job for target in targets for job in plan.first_sample(target, run.context))
-        if tier >= 1:
-            await run.do(job for target in targets for job in plan.dumps(target, run.context, plan.STACKS_PREV))
-        self._host = await host_facts.read(targets, table, run.context)
-        host = self._host
-        surroundings = run.start(job for target in targets for job in plan.in_between(target, run.context, host))
+        self._progress(f"first sample of {len(self._deployment.instances)} instances")
+        # What is asked over HTTP waits for no host: one of them may hang.
+        bare = [Target(instance=instance) for instance in self._deployment.instances]
+        run.start(job for target in bare for job in plan.first_sample(target, run.context))
+        sites = sites_of(self._deployment, self._hosts, run.context)
+        located = [asyncio.ensure_future(self._surround(run, site, tier)) for site in sites]
         await asyncio.sleep(max(0.0, min(ends_at - time.monotonic(), run.deadline.left_s)))
         # A first sample that hangs does not hold the second one up.
-        await self._second(run, targets, tier, targets)
-        await asyncio.gather(first, surroundings)
+        await self._second(run, list(zip(sites, located, strict=True)), tier, None)
+        await run.all_done()
+
+    async def _surround(self, run: _Run, site: Site, tier: int) -> Targets:
+        """Find a host's instances, dump them, and begin to read what needs no second look."""
+        await site.survey()
+        targets = locate.targets(self._deployment, self._folder, site.table, site.name)
+        if tier >= 1:
+            dumps = (job for target in targets for job in plan.dumps(target, site.context, plan.STACKS_PREV))
+            await run.do(site.bearable(dumps))
+        self._facts[site.name] = facts = await site.read_facts(targets)
+        surroundings = (job for target in targets for job in plan.in_between(target, site.context, facts))
+        run.start(site.bearable(surroundings))
+        return targets
 
     async def _second_only(self, run: _Run, tier: int, names: Collection[str] | None) -> None:
-        table = await host_processes.read(deadline_s=run.deadline.at_most(SURVEY_S))
-        targets = self._targets(table)
-        suspects = [target for target in targets if names is None or target.name in names]
+        sites = sites_of(self._deployment, self._hosts, run.context)
+        located = [asyncio.ensure_future(self._find_again(run, site, tier, names)) for site in sites]
         if tier >= 1:
-            undumped = [item for item in suspects if plan.STACKS_PREV not in self._directory.taken[item.name]]
-            await run.do(job for target in undumped for job in plan.dumps(target, run.context, plan.STACKS_PREV))
-            if undumped:
-                await asyncio.sleep(run.deadline.at_most(DUMP_GAP_S))
-        await self._second(run, targets, tier, suspects)
+            # The second dump follows the first one, of which the sample knows nothing.
+            await asyncio.wait(located)
+        await self._second(run, list(zip(sites, located, strict=True)), tier, names)
 
-    async def _second(self, run: _Run, targets: Sequence[Target], tier: int, suspects: Sequence[Target]) -> None:
-        assert self._host is not None
-        host = self._host
+    async def _find_again(self, run: _Run, site: Site, tier: int, names: Collection[str] | None) -> Targets:
+        await site.survey()
+        targets = locate.targets(self._deployment, self._folder, site.table, site.name)
+        taken = self._directory.taken
+        undumped = [item for item in _suspects(targets, names) if plan.STACKS_PREV not in taken[item.name]]
+        if tier >= 1 and undumped:
+            dumps = (job for target in undumped for job in plan.dumps(target, site.context, plan.STACKS_PREV))
+            await run.do(site.bearable(dumps))
+            await asyncio.sleep(run.deadline.at_most(DUMP_GAP_S))
+        return targets
+
+    async def _second(self, run: _Run, places: Sequence[Place], tier: int, names: Collection[str] | None) -> None:
         self._directory.write_topology(records.now(), self._prev_at)
         self._progress("second sample")
-        told = run.start(job for target in targets for job in plan.second_sample(target, run.context))
-        roots = sorted({target.pid for target in targets if target.pid is not None})
-        after = host_processes.Table()
-        if roots:
-            after = await host_processes.read(roots, deadline_s=run.deadline.at_most(SURVEY_S))
-        jobs = [job for target in targets for job in plan.present(target, run.context, host, after)]
-        if tier >= 1:
-            jobs += [job for target in suspects for job in plan.dumps(target, run.context, plan.STACKS)]
-        await asyncio.gather(told, run.start(jobs, is_local=True))
+        bare = [Target(instance=instance) for instance in self._deployment.instances]
+        told = run.start(job for target in bare for job in plan.second_sample(target, run.context))
+        await asyncio.gather(told, *(self._present(run, site, found, tier, names) for site, found in places))
         if tier >= 2:
             # One instance after the other: never all ranks of both roles at a standstill.
-            for target in suspects:
-                self._progress(f"{target.name}: native stacks; its processes stand still for some tenths of a second")
-                await run.do(plan.dumps(target, run.context, plan.NATIVE, Mode.NATIVE))
+            for site, found in places:
+                for target in _suspects(await found, names):
+                    self._progress(f"{target.name}: native stacks; its processes stand still for tenths of a second")
+                    await run.do(site.bearable(plan.dumps(target, site.context, plan.NATIVE, Mode.NATIVE)))
 
-    def _targets(self, table: host_processes.Table) -> tuple[Target, ...]:
-        return locate.targets(self._deployment, self._folder, table)
+    async def _present(
+        self, run: _Run, site: Site, found: asyncio.Future[Targets], tier: int, names: Collection[str] | None
+    ) -> None:
+        targets = await found
+        roots = sorted({target.pid for target in targets if target.pid is not None})
+        after = await site.details(roots) if roots else host_processes.Table()
+        facts = self._facts[site.name]
+        jobs = [job for target in targets for job in plan.present(target, site.context, facts, after)]
+        if tier >= 1:
+            suspects = _suspects(targets, names)
+            jobs += [job for target in suspects for job in plan.dumps(target, site.context, plan.STACKS)]
+        await run.do(site.bearable(jobs))
 
     def _write_captures(self) -> None:
-        offset = local_utc_offset()
         for instance in self._deployment.instances:
-            is_here = locate.is_here(instance)
+            is_known = instance.host != LOCAL or locate.is_here(instance)
+            clock = self._hosts.of(instance.host).clock if is_known else None
             self._directory.set_clock(
-                instance.name, offset_ms=0.0 if is_here else None, log_utc_offset=offset if is_here else None
+                instance.name,
+                offset_ms=round(1000 * clock.offset_s, 1) if clock else None,
+                log_utc_offset=timedelta(seconds=clock.utc_offset_s) if clock else None,
             )
         self._directory.write_captures()
+
+
+def _suspects(targets: Targets, names: Collection[str] | None) -> list[Target]:
+    return [target for target in targets if names is None or target.name in names]
 
 
 class _Run:
@@ -215,6 +248,10 @@ class _Run:
     async def do(self, jobs: Iterable[Job]) -> None:
         """Run local jobs to their end."""
         await self.start(jobs, is_local=True)
+
+    async def all_done(self) -> None:
+        """Wait for all that runs in the background."""
+        await asyncio.gather(*self._tasks)
 
     def give_up(self) -> None:
         """End what still runs and record what it would have taken."""

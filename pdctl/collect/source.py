@@ -119,7 +119,8 @@ async def take(target: Target, context: Context, host: HostFacts) -> list[Taken]
         error = host.sources.problem or f"the files of pid {root.pid} cannot be read: run pdctl as root or as its user"
         content = toml_text.document({"flags": flags, "version": told or target.instance.version})
         return [Taken(name=NAME, content=content, status=status, error=error)]
-    return [Taken(name=NAME, content=toml_text.document(_facts(target, found, flags, told)))]
+    fixes = await _fixes(target, found, context)
+    return [Taken(name=NAME, content=toml_text.document(_facts(target, found, flags, told, fixes)))]
 
 
 async def _told_version(target: Target, context: Context) -> str | None:
@@ -141,7 +142,9 @@ def _without_process(target: Target) -> Taken:
     return Taken(name=NAME, content=toml_text.document(facts))
 
 
-def _facts(target: Target, found: Found, flags: list[str], told: str | None) -> dict[str, object]:
+def _facts(
+    target: Target, found: Found, flags: list[str], told: str | None, fixes: dict[str, bool]
+) -> dict[str, object]:
     names = PACKAGES.get(target.instance.dialect, ())
     main = next((found.packages[name] for name in names if name in found.packages), None)
     facts: dict[str, object] = {
@@ -149,7 +152,7 @@ def _facts(target: Target, found: Found, flags: list[str], told: str | None) -> 
         "version_on_disk": main.version if main else None,
         "flags": flags,
         "env": kept_environment(found.environ),
-        "fixes": _fixes(target, found),
+        "fixes": fixes,
         "libraries": {name: item.version for name, item in found.packages.items() if item.version},
     }
     if main is not None:
@@ -163,17 +166,27 @@ def _facts(target: Target, found: Found, flags: list[str], told: str | None) -> 
     return facts
 
 
-def _fixes(target: Target, found: Found) -> dict[str, bool]:
+async def _fixes(target: Target, found: Found, context: Context) -> dict[str, bool]:
     """Return marker -> whether the running code has it; a file changed since the start tells nothing of the process."""
-    fixes: dict[str, bool] = {}
-    for marker in FIX_MARKERS:
-        package = found.packages.get(marker.package)
-        if marker.dialect != target.instance.dialect or package is None:
-            continue
-        path = Path(package.path) / marker.file
-        try:
-            if path.stat().st_mtime <= found.started_at:
-                fixes[marker.name] = marker.text in path.read_bytes()
-        except OSError:
-            continue
-    return fixes
+    dialect, packages = target.instance.dialect, found.packages
+    wanted = [item for item in FIX_MARKERS if item.dialect == dialect and item.package in packages]
+    if not wanted:
+        return {}
+    words = [word for item in wanted for word in (f"{packages[item.package].path}/{item.file}", item.text.decode())]
+    argv = ["sh", "-c", _HAS_TEXTS, "sh", f"@{found.started_at:.6f}", *words]
+    done = await context.host.run(argv, deadline_s=context.deadline.at_most(SOURCE_S), most_bytes=1 << 16)
+    answers = done.stdout.decode("utf-8", "replace").splitlines()
+    told = zip(wanted, answers, strict=False)
+    return {item.name: answer == "yes" for item, answer in told if answer in ("yes", "no")}
+
+
+# One line a pair of file and text: yes, no, or nothing known, where the file is newer than the process or not there.
+_HAS_TEXTS = """\
+since=$1; shift
+while [ $# -gt 1 ]; do
+  if [ -n "$(find "$1" -prune -newermt "$since" 2>/dev/null)" ] || [ ! -r "$1" ]; then echo unknown
+  elif grep -qaF -- "$2" "$1"; then echo yes
+  else echo no; fi
+  shift 2
+done
+"""

@@ -7,9 +7,7 @@ Costs the target nothing measurable without blocking (10 ms to read, facts of py
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,8 +20,11 @@ from pdctl.collect.host_processes import ProcessRow
 from pdctl.collect.records import Mode, Status, Taken
 from pdctl.collect.target import Target
 from pdctl.hosts import child
+from pdctl.hosts.host import LOCAL
 
 ONE_DUMP_S = 5.0
+RELEASE_S = 5.0
+"""Also when time is over: nothing may be left standing."""
 DUMP_MOST_BYTES = 4 << 20
 FLAGS = {Mode.NONBLOCKING: ("--nonblocking",), Mode.BLOCKING: (), Mode.NATIVE: ("--native",)}
 PTRACE_REMEDY = (
@@ -40,13 +41,16 @@ class _Dump(msgspec.Struct, frozen=True, kw_only=True):
     status: Status = Status.OK
     error: str | None = None
     took_ms: float = 0.0
+    is_missing: bool = False
+    """There is no py-spy."""
 
 
 async def take(target: Target, context: Context, name: str, mode: Mode = Mode.NONBLOCKING) -> list[Taken]:
     """Dump the whole tree into the file `name`; processes that cannot be read are named in its record."""
     if target.pid is None:
         return [Taken(name=name, status=Status.ABSENT, error=target.why_no_pid)]
-    pyspy = find_pyspy()
+    is_local = context.host.name == LOCAL
+    pyspy = find_pyspy() if is_local else "py-spy"
     if pyspy is None:
         error = "py-spy is not installed beside pdctl nor on PATH: `pip install py-spy`"
         return [Taken(name=name, status=Status.ABSENT, error=error)]
@@ -55,6 +59,9 @@ async def take(target: Target, context: Context, name: str, mode: Mode = Mode.NO
     if not rows:
         return [Taken(name=name, status=Status.FAILED, error=table.problem or f"no Python process below {target.pid}")]
     dumps = await asyncio.gather(*(_dump(pyspy, row, context, mode) for row in rows))
+    if all(dump.is_missing for dump in dumps):
+        error = f"py-spy is not on PATH on {context.host.name}: `pip install py-spy` there, for the user who logs in"
+        return [Taken(name=name, status=Status.ABSENT, error=error)]
     return [_merged(name, dumps, mode)]
 
 
@@ -77,10 +84,11 @@ async def _dump(pyspy: str, row: ProcessRow, context: Context, mode: Mode) -> _D
             env={"RUST_BACKTRACE": "0"},
         )
     if mode is not Mode.NONBLOCKING:
-        _release(row)
+        await _release(row, context)
     if not done.ok:
         status, error = _failure(done, row)
-        return _Dump(row=row, status=status, error=error, took_ms=done.took_ms)
+        is_missing = done.end is child.End.MISSING
+        return _Dump(row=row, status=status, error=error, took_ms=done.took_ms, is_missing=is_missing)
     try:
         threads = msgspec.json.decode(done.stdout, type=list[dict[str, object]])
     except msgspec.DecodeError as error:
@@ -101,14 +109,12 @@ def _refusal(row: ProcessRow, mode: Mode) -> str | None:
     return None
 
 
-def _release(row: ProcessRow) -> None:
+async def _release(row: ProcessRow, context: Context) -> None:
     """Continue a process that ran before a blocking dump and was left stopped by it; never one stopped by others."""
-    try:
-        state = Path(f"/proc/{row.pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[:1]
-    except OSError:
+    if row.state == "T":
         return
-    if state == ["T"] and row.state != "T":
-        os.kill(row.pid, signal.SIGCONT)
+    script = 'case "$(sed "s/.*) //" "/proc/$1/stat")" in "T "*) kill -CONT "$1";; esac'
+    await context.host.run(["sh", "-c", script, "sh", str(row.pid)], deadline_s=RELEASE_S, most_bytes=1 << 10)
 
 
 def _failure(done: child.Child, row: ProcessRow) -> tuple[Status, str]:

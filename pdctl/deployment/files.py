@@ -13,6 +13,8 @@ import msgspec
 
 from pdctl.deployment.model import Deployment, Instance
 from pdctl.errors import PdctlError, UsageError
+from pdctl.hosts.host import LOCAL
+from pdctl.hosts.remote import argv_of
 
 SCHEMA = "pdctl.deployment/1"
 DIALECTS = ("pdctl", "sglang", "vllm", "dynamo", "smg", "vllm-router", "llm-d", "trtllm")
@@ -161,13 +163,12 @@ def _check(path: Path, text: str, file: _File) -> None:
 def _rules(instance: Instance, names: set[str], urls: set[str]) -> list[tuple[str, object, str, bool]]:
     """Return (key, value, what it must be, whether it is) of one instance."""
     port = instance.bootstrap_port
-    is_host = instance.host == "local" or bool(re.match(r"(ssh|exec):.", instance.host))
     return [
         ("name", instance.name, "letters, digits, '.', '_', '-'", bool(NAME.fullmatch(instance.name))),
         ("name", instance.name, "used once", instance.name not in names),
         ("dialect", instance.dialect, "one of " + ", ".join(DIALECTS), instance.dialect in DIALECTS),
         ("manager", instance.manager, "one of " + ", ".join(MANAGERS), instance.manager in MANAGERS),
-        ("host", instance.host, "local, ssh:NAME or exec:COMMAND", is_host),
+        ("host", instance.host, "local, ssh:NAME or exec:COMMAND", _is_host(instance.host)),
         ("url", instance.url, "http://HOST:PORT or https://HOST:PORT", _is_url(instance.url)),
         ("url", instance.url, "used once", instance.url.rstrip("/") not in urls),
         ("bootstrap_port", port, "between 1 and 65535", port is None or 0 < port < 65536),
@@ -178,6 +179,13 @@ def _rules(instance: Instance, names: set[str], urls: set[str]) -> list[tuple[st
             instance.manager != "systemd" or bool(instance.unit),
         ),
     ]
+
+
+def _is_host(name: str) -> bool:
+    try:
+        return name == LOCAL or bool(argv_of(name))
+    except UsageError:
+        return False
 
 
 def _is_url(url: str) -> bool:

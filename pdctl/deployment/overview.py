@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
@@ -10,6 +11,7 @@ from pdctl.collect import liveness
 from pdctl.deployment import sights
 from pdctl.deployment.model import Deployment, Instance
 from pdctl.deployment.state import StateFolder
+from pdctl.hosts.hosts import Hosts
 from pdctl.managers.sight import Sight
 
 
@@ -43,10 +45,19 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     instances: tuple[InstanceStatus, ...]
 
 
-def take(folder: StateFolder, deployment: Deployment, timeout_s: float, *, now: float | None = None) -> Overview:
+def take(
+    folder: StateFolder,
+    deployment: Deployment,
+    timeout_s: float,
+    *,
+    hosts: Hosts | None = None,
+    now: float | None = None,
+) -> Overview:
     """Look at every instance, all at once; takes at most `timeout_s` even if all of them hang."""
-    answers = liveness.ask_all(deployment.instances, timeout_s)
-    seen = sights.of(folder, deployment.instances)
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        looking = pool.submit(sights.of, folder, deployment.instances, hosts or Hosts(), timeout_s)
+        answers = liveness.ask_all(deployment.instances, timeout_s)
+        seen = looking.result()
     now = time.time() if now is None else now
     rows = tuple(_status(i, answers[i.name], seen.get(i.name), now) for i in deployment.instances)
     is_well = bool(rows) and all(row.is_well for row in rows)

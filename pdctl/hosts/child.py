@@ -27,6 +27,8 @@ class End(StrEnum):
     MISSING = "missing"
     """There is no such program."""
     NOT_STARTED = "not_started"
+    UNREACHABLE = "unreachable"
+    """Its host could not be asked; `stderr` says why and what to do."""
 
 
 class Keep(StrEnum):
@@ -48,6 +50,8 @@ class Child(msgspec.Struct, frozen=True, kw_only=True):
     stderr: str = ""
     took_ms: float = 0.0
     truncated: bool = False
+    where: str = "here"
+    """In words: `here`, or `on ssh:gpu7`."""
     survivor: int | None = None
     """Pid of a child that outlived SIGKILL (D state); it was left behind."""
 
@@ -58,8 +62,10 @@ class Child(msgspec.Struct, frozen=True, kw_only=True):
 
     def describe(self) -> str:
         """Return what happened in a few words, with its last words."""
+        if self.end is End.UNREACHABLE:
+            return self.stderr
         if self.end is End.MISSING:
-            return f"{self.argv[0]} is not installed here"
+            return f"{self.argv[0]} is not installed {self.where}"
         words = (self.stderr.strip().splitlines() or [""])[-1][:300]
         tail = f": {words}" if words else ""
         what = {
@@ -83,8 +89,8 @@ async def run(
 ) -> Child:
     """Run to the end or the deadline. Nothing of its process group is left, also when this task is cancelled."""
     started = time.monotonic()
-    try:
-        process = await asyncio.create_subprocess_exec(
+    spawning = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
             *argv,
             stdin=asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
@@ -92,6 +98,13 @@ async def run(
             env=dict(env) if env is not None else None,
             start_new_session=True,
         )
+    )
+    try:
+        process = await asyncio.shield(spawning)
+    except asyncio.CancelledError:
+        # Cancelled in the middle of a spawn, asyncio kills the child alone and waits for whatever holds its pipes.
+        await _end_group(await spawning)
+        raise
     except FileNotFoundError as error:
         return Child(argv=tuple(argv), end=End.MISSING, stderr=str(error))
     except OSError as error:

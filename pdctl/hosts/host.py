@@ -9,13 +9,23 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
+
+import msgspec
 
 from pdctl.hosts import child
 from pdctl.hosts.child import Child, Keep
 
 LOCAL = "local"
+
+
+class Clock(msgspec.Struct, frozen=True):
+    """A host's clock: how far ahead of ours, and of UTC its local time is."""
+
+    offset_s: float
+    utc_offset_s: float
 
 
 class Host(Protocol):
@@ -29,6 +39,11 @@ class Host(Protocol):
     @property
     def python(self) -> str:
         """Return the interpreter that runs our programs there: Python 3.8 or later, its standard library."""
+        ...
+
+    @property
+    def clock(self) -> Clock | None:
+        """Return its clock; None where nothing was heard of it yet."""
         ...
 
     async def run(
@@ -62,6 +77,11 @@ class LocalHost:
 
     name = LOCAL
     python = sys.executable
+
+    @property
+    def clock(self) -> Clock:
+        """Return our own."""
+        return Clock(0.0, float(time.localtime().tm_gmtoff))
 
     async def run(
         self,

@@ -120,13 +120,13 @@ def parse(output: str) -> dict[str, Unit]:
     return units
 
 
-def show(host: Host, names: Iterable[str]) -> dict[str, Unit]:
+def show(host: Host, names: Iterable[str], deadline_s: float = ASK_S) -> dict[str, Unit]:
     """Ask for some units, all at once (15 ms). Raises PdctlError where systemd does not answer."""
     names = tuple(dict.fromkeys(names))
     if not names:
         return {}
     argv = ["systemctl", "show", f"--property={','.join(PROPERTIES)}", "--", *names]
-    done = host.run_now(argv, deadline_s=ASK_S, most_bytes=OUTPUT_MOST_BYTES, env=_LOCALE)
+    done = host.run_now(argv, deadline_s=deadline_s, most_bytes=OUTPUT_MOST_BYTES, env=_LOCALE)
     if not done.ok:
         raise _failed(host, "show", names, done)
     return parse(done.stdout.decode("utf-8", "replace"))

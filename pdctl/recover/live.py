@@ -24,6 +24,7 @@ from pdctl.diagnose.verdict import Verdict
 from pdctl.errors import PdctlError
 from pdctl.evidence import kept, manifest, toml_text
 from pdctl.evidence.directory import read_directory
+from pdctl.hosts.hosts import Hosts
 from pdctl.probe import ProbeResult, prove
 from pdctl.recover.restart_set import blames_only_the_router, initiating_restart
 
@@ -41,13 +42,15 @@ _PROBE_FIELDS = ("via", "status", "took_ms", "timeout_ms", "error", "id", "ttft_
 class Live:
     """One incident, looked at for as long as it takes."""
 
-    def __init__(self, folder: StateFolder, deployment: Deployment, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, folder: StateFolder, deployment: Deployment, say: Callable[[str], None], hosts: Hosts | None = None
+    ) -> None:
         """Make the kept directory. Raises PdctlError."""
         self._deployment = deployment
         self._say = say
         folder.create()
         self.path = kept.fresh_directory(folder.folder)
-        self._collector = Collector(deployment, self.path, say, folder)
+        self._collector = Collector(deployment, self.path, say, folder, hosts=hosts)
         self._report: Report | None = None
         self._probes: list[ProbeResult] = []
         self._is_dumped = False

@@ -174,18 +174,21 @@ def test_files_are_for_this_user_alone(tmp_path: Path) -> None:
     assert {path.stat().st_mode & 0o777 for path in paths if path.is_file()} == {0o600}
 
 
-def test_an_instance_elsewhere_is_read_by_http_only(tmp_path: Path) -> None:
+def test_an_instance_on_a_host_that_cannot_be_reached_is_read_by_http_only(tmp_path: Path) -> None:
     """What cannot be seen from here is said so, with what to do; nothing of this host is put in its place."""
     with BadServer({"/health": whole(b""), "/metrics": whole(METRICS % 1)}, not_found) as server:
-        instance = Instance(name="far", role=Role.DECODE, dialect="sglang", url=server.url, host="ssh:node7")
+        host = "exec:sh -c 'echo no route to node7 >&2; false' #"
+        instance = Instance(name="far", role=Role.DECODE, dialect="sglang", url=server.url, host=host)
         far = Deployment(name="lab", model="m", instances=(instance,))
         collect(far, interval_s=0.1, timeout_s=10, out=tmp_path / "incident")
     capture = tomllib.loads((tmp_path / "incident" / "far" / "capture.toml").read_text())
     status = {item["name"]: item["status"] for item in capture["file"]}
     assert status["metrics.txt"] == "ok"
-    absent = {"process.toml", "log.txt", "kernel.txt", "gpu.toml", "source.toml"}
-    assert {name for name in absent if status[name] == "absent"} == absent
-    assert "ssh:node7" in next(item["error"] for item in capture["file"] if item["name"] == "process.toml")
+    unread = {"process.toml", "log.txt", "kernel.txt", "gpu.toml", "source.toml"}
+    assert {name for name in unread if status[name] == "failed"} == unread
+    why = next(item["error"] for item in capture["file"] if item["name"] == "log.txt")
+    assert why == f"{host} cannot be reached: no route to node7"
+    assert "clock_offset_ms" not in capture
 
 
 def test_times_that_cannot_be_are_refused(tmp_path: Path) -> None:
