@@ -6,6 +6,7 @@ from pdctl.diagnose.analyzer import ENGINES, Analyzer, proves, suggests
 from pdctl.diagnose.answer import Answer, Kind, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.crash_signs import EXPLAINS, place
+from pdctl.diagnose.causes.kernel_kills import kernel_kills
 from pdctl.diagnose.predicates import said_last
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event
@@ -15,7 +16,7 @@ def _killed(case: Case, view: InstanceView) -> Answer:
     for process in view.raw.processes:
         if process.oom_killed:
             return yes(f"{process.label} of {view.name} was killed for memory", Kind.PROCESS, place(view))
-    found = view.end_events(Event.KERNEL_OOM)
+    found = kernel_kills(view)
     if found:
         return yes(f"{view.name}: {found[-1].text[:100]}", Kind.LOG, found[-1].place)
     return unknown("no kernel line of a kill for memory")

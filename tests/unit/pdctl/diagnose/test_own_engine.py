@@ -161,3 +161,34 @@ def test_wrong_checksums_that_rise() -> None:
 def test_the_table_knows_every_reason_of_the_engine() -> None:
     """A reason that the engine adds later must be put on one side or the other."""
     assert {*FAILED_ROOMS, "aborted", "draining"} == {reason.value for reason in FailReason}
+
+
+KILL = (
+    "[Fri Jun 19 14:29:00 2026] Memory cgroup out of memory: Killed process {pid} (python) total-vm:9kB, anon-rss:8kB\n"
+)
+RUNNING = '[[process]]\npid = 100\nstate = "S"\nstarted_at = 2026-06-19T14:20:00Z\n'
+
+
+def test_a_stranger_that_was_killed_for_memory_explains_nothing() -> None:
+    """The kernel's messages are the host's: another process than ours was killed, and our dead thread is named."""
+    said = report(
+        PAIR,
+        p__http_toml=health(alive=False),
+        p__metrics_txt=scrape(queues={"room": 3}, alive=0),
+        p__metrics_prev_txt=scrape(queues={"room": 3}, alive=0),
+        d__http_toml=health(),
+        p__process_toml=RUNNING,
+        d__process_toml=RUNNING.replace("100", "200"),
+        p__kernel_txt=KILL.format(pid=4711),
+        d__kernel_txt=KILL.format(pid=4711),
+    )
+    assert found(said)[:1] == [("PD0301", "p")]
+    assert "PD0702" not in [code for code, _ in found(said)]
+
+
+@pytest.mark.parametrize("pid", [100, 4711])
+def test_a_process_of_ours_that_was_killed_for_memory(pid: int) -> None:
+    """Known by its pid, else by nothing."""
+    gone = RUNNING.replace('"S"', '"gone"') + "signal = 9\n"
+    said = report(PAIR, p__process_toml=gone, p__kernel_txt=KILL.format(pid=pid), d__http_toml=health())
+    assert ("PD0702" in [code for code, _ in found(said)]) == (pid == 100)

@@ -1,0 +1,42 @@
+"""Whom the kernel killed for want of memory: its messages are the host's, and name whatever was killed there."""
+
+from __future__ import annotations
+
+import re
+
+from pdctl.diagnose.events import Occurrence
+from pdctl.diagnose.limits import LIMITS
+from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.signals import Event
+
+_VICTIM = re.compile(r"Killed process (\d+)")
+_KILLED = ("-9", "137")
+
+
+def kernel_kills(view: InstanceView) -> tuple[Occurrence, ...]:
+    """Return the kills that hit this instance, by its own log or manager, or by a process that it lost."""
+    return tuple(item for item in view.end_events(Event.KERNEL_OOM) if has_been_hit(view, item))
+
+
+def has_been_hit(view: InstanceView, item: Occurrence) -> bool:
+    """Return whether an event is about this instance; what is no kill for memory always is."""
+    return item.event is not Event.KERNEL_OOM or not _is_of_host(item) or _has_hit(view, item)
+
+
+def _is_of_host(item: Occurrence) -> bool:
+    return item.place.file.endswith("/kernel.txt")
+
+
+def _has_hit(view: InstanceView, item: Occurrence) -> bool:
+    victim = _VICTIM.search(item.text)
+    if victim is not None and int(victim[1]) in {process.pid for process in view.raw.processes}:
+        return True
+    # A child that is gone has no record; its parent says that it was killed, in the same moment.
+    ends = [end for end in view.end_events(Event.CHILD_DIED) if end.group("code") in _KILLED]
+    return any(_is_same_moment(item, end) for end in ends)
+
+
+def _is_same_moment(one: Occurrence, other: Occurrence) -> bool:
+    if one.at is None or other.at is None:
+        return False
+    return abs((one.at - other.at).total_seconds()) <= LIMITS.same_second_s
