@@ -18,7 +18,7 @@ _pdctl() {
     if [[ $cur == = ]]; then cur=; elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi
     for ((i = 1; i < COMP_CWORD; i++)); do
         case ${COMP_WORDS[i]} in
-            up|down|status|logs|attach|probe|diagnose|codes|explain|timeline|diff|runbook|stacks|metrics|snapshot|redact|snapshot-and-restart|restart|history) command=${COMP_WORDS[i]}; break ;;
+            up|down|status|logs|attach|probe|diagnose|codes|explain|timeline|diff|runbook|stacks|metrics|snapshot|redact|snapshot-and-restart|restart|load|drill|history) command=${COMP_WORDS[i]}; break ;;
         esac
     done
     case $command:$prev in
@@ -100,13 +100,40 @@ _pdctl() {
         restart:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
         restart:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
         restart:--output|restart:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        load:--sessions|load:-n) return ;;
+        load:--duration) return ;;
+        load:--turns) return ;;
+        load:--prompt-tokens) return ;;
+        load:--output-tokens) return ;;
+        load:--think) return ;;
+        load:--ramp) return ;;
+        load:--tool-rate) return ;;
+        load:--canary-rate) return ;;
+        load:--abort-rate) return ;;
+        load:--kill-after) return ;;
+        load:--request-timeout) return ;;
+        load:--seed) return ;;
+        load:--model) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        load:--target-name) return ;;
+        load:--may-break) return ;;
+        load:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        load:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        load:--output|load:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        drill:--runs) return ;;
+        drill:--results) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        drill:--model) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        drill:--port-base) return ;;
+        drill:--seed) return ;;
+        drill:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        drill:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        drill:--output|drill:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
         history:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
         history:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
         history:--output|history:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
     esac
     case $command:$cur in
         :-*) words="--version --help -h" ;;
-        up:-*) words="--model --prefill --decode --port-base --file --name --no-wait --no-probe --timeout --restart --print-units --output -o --help -h" ;;
+        up:-*) words="--model --prefill --decode --port-base --file --name --no-wait --no-probe --timeout --restart --print-units --for-drills --output -o --help -h" ;;
         down:-*) words="--file --name --timeout --output -o --help -h" ;;
         status:-*) words="--file --name --timeout --output -o --help -h" ;;
         logs:-*) words="--follow -f --lines -n --file --name --help -h" ;;
@@ -124,6 +151,8 @@ _pdctl() {
         redact:-*) words="--out --help -h" ;;
         snapshot-and-restart:-*) words="--reason --yes -y --force --accept-drift --dry-run --drain --timeout --file --name --output -o --help -h" ;;
         restart:-*) words="--reason --yes -y --force --accept-drift --dry-run --drain --timeout --file --name --output -o --help -h" ;;
+        load:-*) words="--sessions -n --duration --turns --prompt-tokens --output-tokens --think --ramp --tool-rate --canary-rate --abort-rate --kill-after --request-timeout --seed --bisect --model --target-name --may-break --file --name --output -o --help -h" ;;
+        drill:-*) words="--auto --all --list --runs --results --resume --model --port-base --seed --file --name --output -o --help -h" ;;
         history:-*) words="--file --name --output -o --help -h" ;;
         logs:*) words=$(_pdctl_instances) ;;
         timeline:*) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
@@ -131,7 +160,7 @@ _pdctl() {
         stacks:*) words=$(_pdctl_instances) ;;
         metrics:*) words=$(_pdctl_instances) ;;
         redact:*) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
-        :*) words="up down status logs attach probe diagnose codes explain timeline diff runbook stacks metrics snapshot redact snapshot-and-restart restart history" ;;
+        :*) words="up down status logs attach probe diagnose codes explain timeline diff runbook stacks metrics snapshot redact snapshot-and-restart restart load drill history" ;;
     esac
     COMPREPLY=($(compgen -W "$words" -- "$cur"))
 }

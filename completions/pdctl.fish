@@ -32,6 +32,7 @@ complete -c pdctl -n '__fish_seen_subcommand_from up' -l no-probe -d 'Wait until
 complete -c pdctl -n '__fish_seen_subcommand_from up' -l timeout -d 'Seconds until all must be well, and for the request.' -x
 complete -c pdctl -n '__fish_seen_subcommand_from up' -l restart -d 'Whether an engine that fails is started again by itself.' -x -a 'no on-failure'
 complete -c pdctl -n '__fish_seen_subcommand_from up' -l print-units -d 'Print systemd units for it, and start and install nothing.'
+complete -c pdctl -n '__fish_seen_subcommand_from up' -l for-drills -d 'Engines that can be broken on purpose, for `pdctl drill`.'
 complete -c pdctl -n '__fish_seen_subcommand_from up' -l output -s o -d 'Form of the result.' -x -a 'table json'
 complete -c pdctl -n '__fish_seen_subcommand_from up' -l help -s h -d 'Show this message and exit.'
 complete -c pdctl -n __fish_use_subcommand -a down -d 'Stop what `up` started.'
@@ -162,6 +163,42 @@ complete -c pdctl -n '__fish_seen_subcommand_from restart' -l file -d 'Deploymen
 complete -c pdctl -n '__fish_seen_subcommand_from restart' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
 complete -c pdctl -n '__fish_seen_subcommand_from restart' -l output -s o -d 'Form of the result.' -x -a 'table json'
 complete -c pdctl -n '__fish_seen_subcommand_from restart' -l help -s h -d 'Show this message and exit.'
+complete -c pdctl -n __fish_use_subcommand -a load -d 'Make load as agents do, and check what comes back.'
+complete -c pdctl -n '__fish_seen_subcommand_from load' -l sessions -s n -d 'Sessions at once. [default: 8, with --bisect 60]' -x
+complete -c pdctl -n '__fish_seen_subcommand_from load' -l duration -d 'How long, as 90s or 5m.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from load' -l turns -d 'Requests of a session.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from load' -l prompt-tokens -d 'Tokens that a turn adds, about.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from load' -l output-tokens -d 'Tokens of an answer, at most.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from load' -l think -d 'Seconds between an answer and the next turn.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from load' -l ramp -d 'Time within which the first sessions begin.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from load' -l tool-rate -d 'Share of sessions that offer tools.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from load' -l canary-rate -d 'Share of requests whose answer is known.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from load' -l abort-rate -d 'Share of requests whose client leaves.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from load' -l kill-after -d 'Drop every connection at once after this time.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from load' -l request-timeout -d 'After which a client gives up.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from load' -l seed -d 'The same seed sends the same requests.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from load' -l bisect -d '1 and 60 at once, one turn and several, with and without aborts.'
+complete -c pdctl -n '__fish_seen_subcommand_from load' -l model -d 'Model name in requests; else it is asked for.' -r -F
+complete -c pdctl -n '__fish_seen_subcommand_from load' -l target-name -d 'Name of a target that was not started for drills.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from load' -l may-break -d 'Its name again: clients may leave, and it may wedge.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from load' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
+complete -c pdctl -n '__fish_seen_subcommand_from load' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
+complete -c pdctl -n '__fish_seen_subcommand_from load' -l output -s o -d 'Form of the result.' -x -a 'table json'
+complete -c pdctl -n '__fish_seen_subcommand_from load' -l help -s h -d 'Show this message and exit.'
+complete -c pdctl -n __fish_use_subcommand -a drill -d 'Cause one of the field’s wedges for real, and find it.'
+complete -c pdctl -n '__fish_seen_subcommand_from drill' -l auto -d 'Go on: diagnose, restart, prove, and score it.'
+complete -c pdctl -n '__fish_seen_subcommand_from drill' -l all -d 'Every drill, and the fault matrix of all runs.'
+complete -c pdctl -n '__fish_seen_subcommand_from drill' -l list -d 'Say which drills there are.'
+complete -c pdctl -n '__fish_seen_subcommand_from drill' -l runs -d 'With --all: runs of each drill.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from drill' -l results -d 'With --all: file that each run is added to.' -r -F
+complete -c pdctl -n '__fish_seen_subcommand_from drill' -l resume -d 'With --all: only what the file lacks of these sources.'
+complete -c pdctl -n '__fish_seen_subcommand_from drill' -l model -d '`smollm2` (default), a GGUF file, or a Hugging Face folder.' -r -F
+complete -c pdctl -n '__fish_seen_subcommand_from drill' -l port-base -d 'First of 100 ports for the drill’s own.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from drill' -l seed -d 'Of the load; the same seed sends the same requests.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from drill' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
+complete -c pdctl -n '__fish_seen_subcommand_from drill' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
+complete -c pdctl -n '__fish_seen_subcommand_from drill' -l output -s o -d 'Form of the result.' -x -a 'table json'
+complete -c pdctl -n '__fish_seen_subcommand_from drill' -l help -s h -d 'Show this message and exit.'
 complete -c pdctl -n __fish_use_subcommand -a history -d 'List restarts: by whom, why, and what came of it.'
 complete -c pdctl -n '__fish_seen_subcommand_from history' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
 complete -c pdctl -n '__fish_seen_subcommand_from history' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'

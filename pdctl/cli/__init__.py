@@ -39,6 +39,8 @@ COMMANDS = {
     "redact": "Make an archive to send of kept evidence.",
     "snapshot-and-restart": "Keep the evidence, bring service back, prove it.",
     "restart": "Restart as planned, and prove that service is back.",
+    "load": "Make load as agents do, and check what comes back.",
+    "drill": "Cause one of the field's wedges for real, and find it.",
     "history": "List restarts: by whom, why, and what came of it.",
 }
 """Name -> help line. `pdctl/cli/NAME.py` has a function NAME, both with `_` for `-`; its docstring is the long help."""

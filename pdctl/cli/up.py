@@ -44,6 +44,9 @@ def up(
     print_units: Annotated[
         bool, typer.Option("--print-units", help="Print systemd units for it, and start and install nothing.")
     ] = False,
+    for_drills: Annotated[
+        bool, typer.Option("--for-drills", help="Engines that can be broken on purpose, for `pdctl drill`.")
+    ] = False,
     output: OutputOption = Output.TABLE,
 ) -> int:
     """Start a prefill/decode deployment on this machine and prove it with a real request.
@@ -64,7 +67,7 @@ def up(
     Exit codes: 0 the request got through, 1 it did not or an instance did not come up, 2 wrong usage, 3 could not
     tell, 4 this machine is not ready (port taken, no room, engine not installed), 5 other settings run already.
     """
-    from pdctl.deployment import model_files, overview, plan, readiness, startup, state
+    from pdctl.deployment import model_files, overview, plan, readiness, rehearsal, startup, state
     from pdctl.probe import prove
     from pdctl.render import console, fetching, up_result
     from pdctl.render.starting import start_display
@@ -74,9 +77,11 @@ def up(
     request = plan.Request(model, prefill, decode, port_base, file, name)
     with fetching.display() as fetched:
         wanted = plan.plan(request, lambda name: model_files.resolve(name, fetched, console.tell))
+    folder = state.StateFolder(state.state_root(), wanted.name)
+    if for_drills:
+        wanted = rehearsal.for_drills(wanted, folder)
     if print_units:
         return _print_units(wanted, output)
-    folder = state.StateFolder(state.state_root(), wanted.name)
     with folder.locked(console.tell), start_display() as progress:
         started = startup.bring_up(
             folder, wanted, progress, console.tell, timeout_s=timeout, is_waiting=not no_wait, restart=restart.value

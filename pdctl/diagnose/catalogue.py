@@ -154,7 +154,6 @@ _LEADS_TO: dict[str, tuple[str, ...]] = {
 
 _DRILLS = {
     "PD0102": "crash-loop",
-    "PD0103": "zombie",
     "PD0201": "mismatch",
     "PD0301": "mass-abort",
     "PD0302": "abort-race",

@@ -20,7 +20,7 @@ STYLES = {Phase.READY: "green", Phase.ALREADY: "green", Phase.WAITING: "yellow",
 def start_display() -> Iterator[Progress]:
     """Give a function that shows each event as it comes."""
     if not sys.stderr.isatty():
-        yield _print_changes()
+        yield line_display()
         return
     from rich.live import Live
 
@@ -34,7 +34,8 @@ def start_display() -> Iterator[Progress]:
         yield show
 
 
-def _print_changes() -> Progress:
+def line_display() -> Progress:
+    """Return a function that prints each change of an instance as a line."""
     last: dict[str, tuple[Phase, str]] = {}
 
     def show(event: Event) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pdctl.managers import shim
 from tests.cli import pdctl_process
 from tests.cli.standin_deployment import Standins, standins_in
 from tests.waiting import eventually
@@ -216,3 +217,18 @@ def test_down_without_anything(tmp_path: Path) -> None:
     done = pdctl_process.run(tmp_path, "down")
     assert done.returncode == 0
     assert "nothing is deployed here" in done.stderr
+
+
+def test_up_for_drills_starts_engines_that_can_be_broken(standins: Standins) -> None:
+    """The processes run with the flag, and a deployment that was started without it counts as another one."""
+    assert standins.up("--for-drills").returncode == 0
+    assert "--enable-failpoints" in kept_argv(standins, "decode-0")
+    assert "--enable-failpoints" not in kept_argv(standins, "router")
+    assert standins.up().returncode == 5
+
+
+def kept_argv(standins: Standins, name: str) -> tuple[str, ...]:
+    """Return the command line that the process of an instance was started with."""
+    seen = shim.observe(standins.folder.paths(name))
+    assert seen.record is not None
+    return seen.record.argv

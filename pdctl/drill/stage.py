@@ -1,0 +1,314 @@
+"""The deployment that a drill breaks: its own processes, its own ports, its own state; gone when the drill ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+
+from pdctl.collect.http import InstanceClient, Timeouts, client_for
+from pdctl.deployment import files, layout, rehearsal, shutdown, startup, state
+from pdctl.deployment.model import Deployment, Instance, Role
+from pdctl.deployment.readiness import Progress
+from pdctl.deployment.state import StateFolder
+from pdctl.errors import NotProven, PdctlError, Refused
+from pdctl.evidence.exposition import parse_exposition
+from pdctl.load.background import BackgroundLoad
+from pdctl.load.canaries import ScoredAnswers
+from pdctl.load.profile import Profile
+from pdctl.load.wire import Endpoint
+from pdctl.managers import shim
+from pdctl.probe import Verdict, prove
+from pdctl.recover.ledger import FILE as LEDGER_FILE
+
+NAME = "drill"
+PORT_BASE = 31000
+START_S = 120.0
+STOP_S = 2.0
+RESTART = "on-failure"
+DTYPE = ("--dtype", "float32")
+"""Processors without AVX-512 compute bfloat16 a hundred times slower: a rehearsal must not hang for that."""
+POLL_S = 0.2
+LEAST_PATIENCE_S = 5.0
+HANGS_RATIO = 5.0
+"""A request that takes so many times as long as it did before the fault is one that hangs."""
+SERVED_S = 60.0
+_ASK = Timeouts(connect_s=1.0, read_s=2.0, total_s=3.0)
+
+Say = Callable[[str], None]
+Flags = Mapping[Role, tuple[str, ...]]
+
+
+class Stage:
+    """A running deployment and what may be done to it. Made by `staged` or `borrowed`."""
+
+    def __init__(self, folder: StateFolder, deployment: Deployment, say: Say, *, is_own: bool = True) -> None:
+        self.folder = folder
+        self.is_own = is_own
+        self.deployment = deployment
+        self.say = say
+        self.load: BackgroundLoad | None = None
+        self._undo = contextlib.ExitStack()
+        self._patience_s = LEAST_PATIENCE_S
+        self._mend: Callable[[], object] | None = None
+
+    @property
+    def prefill(self) -> Instance:
+        """Return the first prefill."""
+        return self.deployment.of_role(Role.PREFILL)[0]
+
+    @property
+    def decode(self) -> Instance:
+        """Return the first decode."""
+        return self.deployment.of_role(Role.DECODE)[0]
+
+    def start_load(self, profile: Profile) -> BackgroundLoad:
+        """Run a load through the router until the stage closes; a second call replaces the first."""
+        self.stop_load()
+        router = self.deployment.router
+        assert router is not None, "a drill's deployment has a router"
+        canaries = ScoredAnswers(self.prefill)
+        endpoint = Endpoint(url=router.url, model=self.deployment.model)
+        self.load = BackgroundLoad(endpoint, profile, canaries)
+        self.load.__enter__()
+        self._undo.callback(canaries.close)
+        return self.load
+
+    def stop_load(self) -> None:
+        """End the load, if there is one."""
+        if self.load is not None:
+            self.load.stop()
+
+    def answered(self) -> int:
+        """Return how many requests of the load were answered whole."""
+        return self.load.figures().outcomes.get("ok", 0) if self.load is not None else 0
+
+    def is_loaded(self) -> bool:
+        """Return whether requests of the load have ended, however."""
+        return self.load is not None and self.load.figures().requests > 0
+
+    def switch(self, instance: Instance, failpoint: str, on: bool = True) -> None:
+        """Switch a failpoint. Raises PdctlError where the instance does not take it."""
+        with client_for(instance, _ASK) as client:
+            answer = client.post("/failpoints", {"name": failpoint, "on": on})
+        if not answer.ok:
+            said = answer.body[:200].decode("utf-8", "replace")
+            raise PdctlError(f"{instance.name} does not take failpoint {failpoint}: {answer.describe()} {said}")
+
+    def get(self, instance: Instance, path: str) -> Any:
+        """Return the JSON that an instance answers, whatever its status; an empty object where it does not."""
+        with client_for(instance, _ASK) as client:
+            body = client.get(path).body
+        try:
+            return msgspec.json.decode(body)
+        except msgspec.DecodeError:
+            return {}
+
+    def metric(self, instance: Instance, name: str, **labels: str) -> float:
+        """Return the sum of a metric's samples that carry these labels; 0 where the instance does not answer."""
+        with client_for(instance, _ASK) as client:
+            exposition, _ = parse_exposition(client.get("/metrics").body, instance.name)
+        samples = exposition.series.get(name, ()) if exposition else ()
+        return sum(
+            item.value for item in samples if all(item.labels.get(key) == value for key, value in labels.items())
+        )
+
+    def must_serve(self) -> None:
+        """Send one real request, and learn how long one takes here. Raises NotProven where it does not get through."""
+        began = time.monotonic()
+        if not self.passes(SERVED_S):
+            raise NotProven(
+                "the deployment does not serve before the fault", f"pdctl diagnose --name {self.folder.name}"
+            )
+        self._patience_s = max(LEAST_PATIENCE_S, HANGS_RATIO * (time.monotonic() - began))
+
+    def passes(self, within_s: float | None = None) -> bool:
+        """Send one real request to the pair and return whether it got through, right and in time."""
+        pair = msgspec.structs.replace(self.deployment, instances=(self.prefill, self.decode))
+        patience_s = self._patience_s if within_s is None else within_s
+        try:
+            return prove(pair, direct=True, prompt_tokens=48, timeout_s=patience_s).verdict is Verdict.PROVEN
+        except PdctlError as error:
+            self.say(f"no request could be sent: {error.message}")
+            return False
+
+    def until(self, condition: Callable[[], bool], limit_s: float, what: str) -> None:
+        """Wait until something is true. Raises NotProven."""
+        ends_at = time.monotonic() + limit_s
+        while not condition():
+            if time.monotonic() >= ends_at:
+                raise NotProven(f"{what}: not within {limit_s:g} s", f"logs: {self.folder.folder / 'logs'}")
+            time.sleep(POLL_S)
+
+    def processes(self, instance: Instance) -> list[psutil.Process]:
+        """Return the process of an instance and its descendants; empty where it does not run."""
+        pid = shim.observe(self.folder.paths(instance.name)).pid
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if pid is not None:
+                parent = psutil.Process(pid)
+                return [parent, *parent.children(recursive=True)]
+        return []
+
+    def signal(self, instance: Instance, number: signal.Signals) -> None:
+        """Send a signal to every process of an instance."""
+        for process in self.processes(instance):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, number)
+
+    def shim_pid(self, instance: Instance) -> int:
+        """Return the pid of the shim that starts an instance again. Raises PdctlError where there is none."""
+        record = shim.observe(self.folder.paths(instance.name)).record
+        if record is None:
+            raise PdctlError(f"{instance.name} has no shim", f"pdctl status --name {self.folder.name}")
+        return record.shim_pid
+
+    def restarts(self, instance: Instance) -> int:
+        """Return how often the shim started an instance again."""
+        record = shim.observe(self.folder.paths(instance.name)).record
+        return record.restarts if record else 0
+
+    def restart(self, instance: Instance, flags: tuple[str, ...] = (), *, waits: bool = True) -> None:
+        """Kill an instance and start it again, with these flags more; what `up` kept is left as it is."""
+        paths = self.folder.paths(instance.name)
+        assert instance.start is not None, "a drill's instances have a start command"
+        with self.folder.locked(self.say):
+            shutdown.take_down(self.folder, [instance], deadline_s=0.0)
+            argv = (*instance.start, *flags)
+            shim.start(instance.name, argv, instance.env, paths, cwd=self.folder.folder, restart=RESTART)
+        if waits:
+            self.until(lambda: self.get(instance, "/health").get("status") == "ok", START_S, f"{instance.name} healthy")
+
+    def legs(self, body: dict[str, object]) -> dict[str, object]:
+        """Return the body that a router would send to both legs."""
+        return {
+            **body,
+            "bootstrap_host": "127.0.0.1",
+            "bootstrap_port": self.prefill.bootstrap_port,
+            "bootstrap_room": random.getrandbits(62),
+        }
+
+    def hold(self, instance: Instance, path: str, body: dict[str, object], seconds: float) -> threading.Thread:
+        """Send a request to one instance in the background; its client leaves after that time, or with the stage."""
+        client = client_for(instance, Timeouts(connect_s=2.0, read_s=seconds, total_s=seconds))
+        self._undo.callback(client.close)
+        thread = threading.Thread(target=_posted, args=(client, path, body), daemon=True)
+        thread.start()
+        return thread
+
+    def mend_by(self, act: Callable[[], object]) -> None:
+        """Say what takes the cause away, where no restart would."""
+        self._mend = act
+
+    def mend(self) -> None:
+        """Take the cause away; what its operator would correct."""
+        if self._mend is not None:
+            self._mend()
+
+    def finally_do(self, act: Callable[[], object]) -> None:
+        """Do this when the stage closes."""
+        self._undo.callback(act)
+
+    def close(self) -> None:
+        """End the load and, of an own deployment, every process.
+
+        A restart that is under way is waited for first, or it would outlive us.
+        """
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not leave half of it
+        try:
+            self.stop_load()
+            self._undo.close()
+            if self.is_own:
+                with self.folder.locked(self.say):
+                    shutdown.take_down(self.folder, self.deployment.instances, deadline_s=STOP_S)
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+def _posted(client: InstanceClient, path: str, body: dict[str, object]) -> None:
+    with contextlib.suppress(RuntimeError):  # httpx: the client was closed, which is how the stage ends it
+        client.post(path, body)
+
+
+@contextlib.contextmanager
+def staged(
+    model: Path, served_name: str, flags: Flags, port_base: int, progress: Progress, say: Say
+) -> Iterator[Stage]:
+    """Start 1 prefill, 1 decode and a router that take failpoints; nothing of them is left afterwards.
+
+    Raises Refused where a deployment of that name runs with other settings, PdctlError, NotProven.
+    """
+    root = state.state_root()
+    folder = StateFolder(root, NAME)
+    folder.create()
+    laid_out = _laid_out(linked(folder, model), served_name, port_base)
+    every = {role: (*DTYPE, *flags.get(role, ())) for role in (Role.PREFILL, Role.DECODE)}
+    deployment = rehearsal.for_drills(laid_out, folder, every)
+    # Each rehearsal has a history of its own: the breaker would stop the third of the same cause.
+    (folder.folder / LEDGER_FILE).unlink(missing_ok=True)
+    stage = Stage(folder, deployment, say)
+    with _last_used_kept(root), folder.locked(say):
+        startup.bring_up(folder, deployment, progress, say, timeout_s=START_S, restart=RESTART)
+    try:
+        yield stage
+    finally:
+        stage.close()
+
+
+@contextlib.contextmanager
+def borrowed(name: str | None, file: Path | None, say: Say) -> Iterator[Stage]:
+    """Use a deployment that runs and was started for drills; it is left running, as the drill left it.
+
+    Raises Refused where it was not started for drills.
+    """
+    root = state.state_root()
+    deployment = state.chosen(name, file, root)
+    folder = StateFolder(root, deployment.name)
+    rehearsal.refuse_unless_for_drills(folder, deployment, "a drill")
+    if deployment.router is None:
+        raise Refused(f"{deployment.name!r} has no router for the load to go through; nothing was done")
+    stage = Stage(folder, deployment, say, is_own=False)
+    try:
+        yield stage
+    finally:
+        stage.close()
+
+
+def linked(folder: StateFolder, model: Path) -> Path:
+    """Return a link to the model in the drill's own folder: a drill may take it away from its engines."""
+    link = folder.folder / model.name
+    link.unlink(missing_ok=True)
+    link.symlink_to(model)
+    return link
+
+
+def _laid_out(model: Path, served_name: str, port_base: int) -> Deployment:
+    return layout.default_deployment(
+        name=NAME,
+        model=str(model),
+        served_name=served_name,
+        counts=layout.Counts(1, 1),
+        ports=layout.Ports.from_base(port_base),
+        cores=len(os.sched_getaffinity(0)),
+    )
+
+
+@contextlib.contextmanager
+def _last_used_kept(root: Path) -> Iterator[None]:
+    """Keep which deployment commands are about when they name none: never the one that is broken on purpose."""
+    before = state.last_used(root)
+    try:
+        yield
+    finally:
+        if before is None:
+            (root / "last").unlink(missing_ok=True)
+        else:
+            files.write_atomically(root / "last", f"{before}\n")
