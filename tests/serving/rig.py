@@ -73,6 +73,10 @@ class Process:
         return self
 
     @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    @property
     def pid(self) -> int:
         assert self.child is not None
         return self.child.pid
@@ -156,13 +160,14 @@ class Pair:
 
     def is_idle(self) -> bool:
         """No room and no page in use on either side."""
-        return all(
-            not side.get("/rooms")["rooms"] and _all_free(side.get("/ledger")) for side in (self.prefill, self.decode)
-        )
+        return is_idle(self.prefill) and is_idle(self.decode)
 
 
-def _all_free(ledger: dict[str, Any]) -> bool:
-    return bool(ledger["balanced"]) and ledger["free"] + ledger["cached"] == ledger["total"]
+def is_idle(process: Process) -> bool:
+    """No room, and no page in use but cached ones."""
+    ledger = process.get("/ledger")
+    is_free = bool(ledger["balanced"]) and ledger["free"] + ledger["cached"] == ledger["total"]
+    return is_free and not process.get("/rooms")["rooms"]
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,8 @@ import httpx
 import pytest
 
 from tests.serving.rig import Pair, Process, engine, pair, running, until
+from tests.streams import events, raw_post
+from tests.waiting import eventually
 
 WORDS = ("the", "hello", "world", "of", "pages", "and", "rooms")
 
@@ -101,3 +104,44 @@ def test_a_full_decode_ends_the_prefill_leg_at_once(tiny_model_dir: Path, tmp_pa
         assert (decode.status_code, decode.json()["error"]["code"]) == (503, "queue_full")
         assert (prefill.status_code, prefill.json()["error"]["code"]) == (503, "peer_refused")
         assert sides.is_idle()
+
+
+def test_every_metric_is_in_the_catalogue(sides: Pair, unified: Process) -> None:
+    """No sample of scheduler or transfer comes out untyped, on any role, after some traffic."""
+    sides.post("/v1/completions", body("hello"))
+    unified.post("/v1/completions", body("hello"))
+    for process in (unified, sides.prefill, sides.decode):
+        assert " untyped" not in httpx.get(process.url + "/metrics").text
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+def test_both_legs_of_a_stream_end(sides: Pair, path: str) -> None:
+    """Each ends with [DONE]; decode's has the reason of its end."""
+    chat = {"messages": [{"role": "user", "content": "hello"}]}
+    prefill, decode = sides.post(path, body("hello", 6, ignore_eos=True, stream=True) | chat)
+    assert events(prefill)[-1] == events(decode)[-1] == "[DONE]"
+    finishes = [choice["finish_reason"] for event in events(decode)[:-1] for choice in event["choices"]]
+    assert [finish for finish in finishes if finish] == ["length"]
+
+
+def test_choices_have_rooms_of_their_own(sides: Pair) -> None:
+    """n = 2 with two rooms gives two answers."""
+    rooms = {"bootstrap_room": [random.getrandbits(62) for _ in range(2)]}
+    full = sides.legs(body("hello", 5, ignore_eos=True, n=2)) | rooms
+    with ThreadPoolExecutor(2) as pool:
+        legs = [pool.submit(side.post, "/v1/completions", full) for side in (sides.prefill, sides.decode)]
+    texts = [choice["text"] for choice in legs[1].result().json()["choices"]]
+    assert legs[0].result().status_code == 200
+    assert len(texts) == 2
+    assert texts[0] == texts[1] != ""
+
+
+def test_clients_that_leave_before_the_legs_have_met_leave_nothing(sides: Pair) -> None:
+    """Some posted both legs, some prefill's only; all vanish, and both ledgers are free."""
+    with contextlib.ExitStack() as stack:
+        for number in range(20):
+            full = sides.legs(body("hello", 3000, stream=True, ignore_eos=True))
+            for process in (sides.prefill, sides.decode) if number % 2 else (sides.prefill,):
+                stack.enter_context(raw_post(process.port, "/v1/completions", full, f"left-{number}"))
+        eventually(lambda: len(sides.decode.get("/rooms")["rooms"]) == 10)
+    eventually(sides.is_idle)

@@ -1,4 +1,4 @@
-"""Real engine processes for tests: start, ask, wait for a condition, stop."""
+"""The real API process over a fake scheduler: start, ask, wait, stop. Real engines: `tests/serving/rig.py`."""
 
 from __future__ import annotations
 
@@ -79,11 +79,9 @@ class Instance:
 
 
 @contextmanager
-def running(
-    model: Path, folder: Path, role: str, *flags: str, command: tuple[str, ...] = SERVE_FAKE
-) -> Iterator[Instance]:
+def running(model: Path, folder: Path, role: str, *flags: str) -> Iterator[Instance]:
     """Start an instance and wait until it serves; kill it at the end, and its children with it."""
-    instance = start(model, folder, role, *flags, command=command)
+    instance = start(model, folder, role, *flags)
     try:
         eventually(lambda: instance.health() == 200 or instance.process.poll() is not None, WAIT_S)
         assert instance.process.poll() is None, instance.log()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import openai
 
 from tests.engine.api.instance import Instance
-from tests.engine.api.test_generate import events
+from tests.streams import events
 from tests.tiny_model import vocabulary
 
 HI = [{"role": "user", "content": "the"}]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tests.engine.api.instance import Instance
-from tests.engine.api.test_generate import HELLO, events
+from tests.engine.api.test_generate import HELLO
+from tests.streams import events
 
 
 def test_answer_has_openai_shape(unified: Instance) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from tests.engine.api.instance import Instance
+from tests.streams import events
 from tests.tiny_model import vocabulary
 
 IDS = vocabulary()
@@ -15,12 +15,6 @@ EOS = 2
 
 def knobs(**values: Any) -> dict[str, Any]:
     return {"max_new_tokens": 20, "temperature": 0} | values
-
-
-def events(response: Any) -> list[Any]:
-    """Return the data events of a whole stream, comments left out."""
-    frames = [frame for frame in response.text.split("\n\n") if frame.startswith("data: ")]
-    return [frame[6:] if frame == "data: [DONE]" else json.loads(frame[6:]) for frame in frames]
 
 
 def test_answer_has_sglang_shape(unified: Instance) -> None:

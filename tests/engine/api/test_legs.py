@@ -9,7 +9,7 @@ import pytest
 
 from engine.messages import RoomRef
 from tests.engine.api.instance import Instance
-from tests.engine.api.test_generate import events
+from tests.streams import events
 
 GREEDY = {"max_new_tokens": 4}
 BODIES: dict[str, dict[str, Any]] = {

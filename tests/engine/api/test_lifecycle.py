@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from tests.engine.api.instance import REPOSITORY, SERVE_FAKE, WAIT_S, Instance, running, start, stop
-from tests.engine.api.test_streams import raw_post
 from tests.ports import free_port
+from tests.streams import raw_post
 from tests.waiting import eventually
 
 BODY = {"text": "hello", "sampling_params": {"max_new_tokens": 8}}
@@ -40,7 +40,7 @@ def leftovers(instance: Instance) -> list[Path]:
 
 def test_sigterm_lets_requests_finish(instance: Instance) -> None:
     """SIGTERM: /health 503 draining, new requests 503, those in flight are answered, exit 0, nothing left."""
-    with raw_post(instance, "/generate", BODY | {"stream": True}, "ask-1") as connection:
+    with raw_post(instance.port, "/generate", BODY | {"stream": True}, "ask-1") as connection:
         eventually(lambda: instance.is_live("ask-1"), WAIT_S)
         instance.process.send_signal(signal.SIGTERM)
         eventually(lambda: instance.health() == 503, WAIT_S)
@@ -68,7 +68,7 @@ def test_drain_timeout_ends_requests_with_an_event(tiny_model_dir: Path, tmp_pat
     """What has not finished by then gets an error event; the exit code is still 0."""
     with (
         running(tiny_model_dir, tmp_path, "unified", "--drain-timeout", "0.2") as instance,
-        raw_post(instance, "/generate", BODY | {"stream": True}, "stall-1") as connection,
+        raw_post(instance.port, "/generate", BODY | {"stream": True}, "stall-1") as connection,
     ):
         eventually(lambda: instance.is_live("stall-1"), WAIT_S)
         instance.process.send_signal(signal.SIGTERM)
@@ -83,7 +83,7 @@ def test_drain_timeout_ends_requests_with_an_event(tiny_model_dir: Path, tmp_pat
 
 def test_second_signal_stops_at_once(instance: Instance) -> None:
     """A second SIGTERM does not wait for the drain timeout of 20 s."""
-    with raw_post(instance, "/generate", BODY, "hang-1"):
+    with raw_post(instance.port, "/generate", BODY, "hang-1"):
         eventually(lambda: instance.is_live("hang-1"), WAIT_S)
         began = time.monotonic()
         instance.process.send_signal(signal.SIGTERM)
@@ -96,7 +96,7 @@ def test_second_signal_stops_at_once(instance: Instance) -> None:
 def test_death_of_the_scheduler_ends_streams_and_instance(instance: Instance) -> None:
     """kill -9 of the scheduler: error events in open streams, the reason in the log, exit 1."""
     scheduler = scheduler_of(instance)
-    with raw_post(instance, "/generate", BODY | {"stream": True}, "stall-1") as connection:
+    with raw_post(instance.port, "/generate", BODY | {"stream": True}, "stall-1") as connection:
         eventually(lambda: instance.is_live("stall-1"), WAIT_S)
         scheduler.kill()
         connection.settimeout(10)

@@ -20,9 +20,8 @@ import httpx
 import pytest
 
 from tests.engine.api.instance import WAIT_S, Instance, running
-from tests.engine.api.test_generate import events
-from tests.engine.api.test_streams import raw_post
 from tests.ports import free_port
+from tests.streams import events, raw_post
 from tests.waiting import eventually
 
 SMG = shutil.which("smg") or str(Path(sys.executable).with_name("smg"))
@@ -122,7 +121,7 @@ def test_stream_passes_the_router(routed: Routed, path: str) -> None:
 def test_drop_before_the_first_token_ends_both_legs(routed: Routed, path: str, stream: bool) -> None:
     """Rule 1: with headers held back, a client that leaves cancels prefill and decode."""
     request_id = f"hang-{path.replace('/', '')}-{stream}"
-    with raw_post(routed.front, path, ROUTES[path] | {"stream": stream}, request_id):
+    with raw_post(routed.front.port, path, ROUTES[path] | {"stream": stream}, request_id):
         eventually(lambda: routed.prefill.is_live(request_id) and routed.decode.is_live(request_id), WAIT_S)
     gone = "client disconnected"
     eventually(lambda: routed.both_ended(request_id) == (gone, gone), WAIT_S)
@@ -132,7 +131,7 @@ def test_drop_before_the_first_token_ends_both_legs(routed: Routed, path: str, s
 def test_drop_in_a_silence_is_noticed(routed: Routed, path: str) -> None:
     """Rule 2: comments make the router find out that its client left while no token is ready."""
     request_id = f"idle-{path.replace('/', '')}"
-    with raw_post(routed.front, path, ROUTES[path] | {"stream": True}, request_id) as connection:
+    with raw_post(routed.front.port, path, ROUTES[path] | {"stream": True}, request_id) as connection:
         connection.settimeout(WAIT_S)
         assert connection.recv(12) == b"HTTP/1.1 200"
     assert eventually(lambda: routed.decode.reason(request_id), WAIT_S) == "client disconnected"

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import http.client
 import json
-import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
 from engine.api.answer import HEARTBEAT_S
 from tests.engine.api.instance import WAIT_S, Instance
+from tests.streams import raw_post
 from tests.waiting import eventually
 
 ROUTES = {
@@ -21,26 +19,13 @@ ROUTES = {
 }
 
 
-@contextmanager
-def raw_post(instance: Instance, path: str, body: object, request_id: str) -> Iterator[socket.socket]:
-    """Send a request over a bare socket, so that the test decides when the connection closes."""
-    raw = json.dumps(body).encode()
-    head = (
-        f"POST {path} HTTP/1.1\r\nHost: x\r\nX-Request-ID: {request_id}\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(raw)}\r\n\r\n"
-    )
-    with socket.create_connection(("127.0.0.1", instance.port)) as connection:
-        connection.sendall(head.encode() + raw)
-        yield connection
-
-
 @pytest.mark.parametrize("path", ROUTES)
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("script", ["hang", "stall"])
 def test_client_that_leaves_is_aborted(unified: Instance, path: str, stream: bool, script: str) -> None:
     """A closed connection ends the request in the scheduler, before the first token or after."""
     request_id = f"{script}-{path.replace('/', '_')}-{stream}"
-    with raw_post(unified, path, ROUTES[path] | {"stream": stream}, request_id):
+    with raw_post(unified.port, path, ROUTES[path] | {"stream": stream}, request_id):
         eventually(lambda: unified.is_live(request_id), WAIT_S)
     assert eventually(lambda: unified.reason(request_id), WAIT_S) == "client disconnected"
 
@@ -48,7 +33,7 @@ def test_client_that_leaves_is_aborted(unified: Instance, path: str, stream: boo
 def test_all_choices_of_a_client_that_leaves_are_aborted(unified: Instance) -> None:
     """Each of n sequences ends."""
     body = ROUTES["/v1/completions"] | {"n": 4}
-    with raw_post(unified, "/v1/completions", body, "hang-n4"):
+    with raw_post(unified.port, "/v1/completions", body, "hang-n4"):
         eventually(lambda: unified.is_live("hang-n4"), WAIT_S)
     assert eventually(lambda: unified.reason("hang-n4"), WAIT_S) == "client disconnected"
     ended = [r for r in unified.http.get("/rooms/recent").json()["rooms"] if r["request_id"] == "hang-n4"]
@@ -60,7 +45,7 @@ def test_headers_wait_for_the_first_token(unified: Instance) -> None:
     gate = unified.folder / "gate"
     gate.unlink(missing_ok=True)
     body = ROUTES["/generate"] | {"stream": True}
-    with raw_post(unified, "/generate", body, "ask-1") as connection:
+    with raw_post(unified.port, "/generate", body, "ask-1") as connection:
         eventually(lambda: unified.is_live("ask-1"), WAIT_S)
         connection.settimeout(0.5)
         with pytest.raises(TimeoutError):
@@ -75,7 +60,7 @@ def test_headers_wait_for_the_first_token(unified: Instance) -> None:
 def test_comments_fill_silences(unified: Instance, path: str) -> None:
     """Rule 2: with no token for a while, comments come, planned more often than every 250 ms."""
     assert HEARTBEAT_S < 0.25
-    with raw_post(unified, path, ROUTES[path] | {"stream": True}, f"stall-hb{path}") as connection:
+    with raw_post(unified.port, path, ROUTES[path] | {"stream": True}, f"stall-hb{path}") as connection:
         connection.settimeout(10)
         received = b""
         while received.count(b": hb\n\n") < 4:
@@ -106,7 +91,7 @@ def test_failure_in_a_stream_is_an_event_without_done(unified: Instance, path: s
 
 def test_abort_by_the_operator_ends_the_answer(unified: Instance) -> None:
     """POST /abort_request ends a request by its id; its client is answered."""
-    with raw_post(unified, "/generate", ROUTES["/generate"], "stall-op") as connection:
+    with raw_post(unified.port, "/generate", ROUTES["/generate"], "stall-op") as connection:
         eventually(lambda: unified.is_live("stall-op"), WAIT_S)
         assert unified.post("/abort_request", {"rid": "stall-op"}).json() == {"asked": ["stall-op"]}
         connection.settimeout(WAIT_S)
@@ -121,8 +106,8 @@ def test_abort_by_the_operator_ends_the_answer(unified: Instance) -> None:
 def test_abort_all_ends_everything(unified: Instance) -> None:
     """abort_all ends whatever is in flight."""
     with (
-        raw_post(unified, "/generate", ROUTES["/generate"], "stall-all1"),
-        raw_post(unified, "/generate", ROUTES["/generate"], "hang-all2"),
+        raw_post(unified.port, "/generate", ROUTES["/generate"], "stall-all1"),
+        raw_post(unified.port, "/generate", ROUTES["/generate"], "hang-all2"),
     ):
         eventually(lambda: unified.is_live("stall-all1") and unified.is_live("hang-all2"), WAIT_S)
         unified.post("/abort_request", {"abort_all": True}).raise_for_status()
