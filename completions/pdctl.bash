@@ -25,6 +25,7 @@ _pdctl() {
         up:--model) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
         up:--prefill) return ;;
         up:--decode) return ;;
+        up:--tp) return ;;
         up:--port-base) return ;;
         up:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
         up:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
@@ -133,7 +134,7 @@ _pdctl() {
     esac
     case $command:$cur in
         :-*) words="--version --help -h" ;;
-        up:-*) words="--model --prefill --decode --port-base --file --name --no-wait --no-probe --timeout --restart --print-units --for-drills --output -o --help -h" ;;
+        up:-*) words="--model --prefill --decode --tp --port-base --file --name --no-wait --no-probe --timeout --restart --print-units --for-drills --output -o --help -h" ;;
         down:-*) words="--file --name --timeout --output -o --help -h" ;;
         status:-*) words="--file --name --timeout --output -o --help -h" ;;
         logs:-*) words="--follow -f --lines -n --file --name --help -h" ;;

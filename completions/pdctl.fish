@@ -24,6 +24,7 @@ complete -c pdctl -n __fish_use_subcommand -a up -d 'Start prefill and decode, a
 complete -c pdctl -n '__fish_seen_subcommand_from up' -l model -d '`smollm2` (default), a GGUF file, or a Hugging Face folder.' -r -F
 complete -c pdctl -n '__fish_seen_subcommand_from up' -l prefill -d 'Prefill engines. [default: 1]' -x
 complete -c pdctl -n '__fish_seen_subcommand_from up' -l decode -d 'Decode engines. [default: 1]' -x
+complete -c pdctl -n '__fish_seen_subcommand_from up' -l tp -d 'Tensor-parallel ranks of each engine. [default: 1]' -x
 complete -c pdctl -n '__fish_seen_subcommand_from up' -l port-base -d 'First of 100 ports, best below 32768; else 30000-30002, 8998, 29000.' -x
 complete -c pdctl -n '__fish_seen_subcommand_from up' -l file -d 'Deployment file; ./pd.toml is taken by itself.' -r -F
 complete -c pdctl -n '__fish_seen_subcommand_from up' -l name -d 'Name of the deployment.' -x -a '(__pdctl_deployments)'

@@ -23,7 +23,7 @@ from engine.scheduler.loop import Loop
 from engine.scheduler.observer import Observer
 from engine.scheduler.planner import Planner
 from engine.scheduler.progress import Progress
-from engine.scheduler.rank import LeadingRank, load_rank
+from engine.scheduler.rank import load_rank
 from engine.scheduler.rank_links import Context, OtherRanks
 from engine.scheduler.recheck import PromptRecheck
 from engine.scheduler.roles import Decode, Prefill, RoleBehaviour, Unified
@@ -45,7 +45,7 @@ class Instance:
         self._context = context
         self._run_dir = run_dir
         self._others = OtherRanks(context, run_dir, config.tp)
-        rank = load_rank(config, 0, run_dir, self._clock)
+        rank = load_rank(config, 0, run_dir, self._clock, self._others)
         checkpoint, pool = rank.checkpoint, rank.pool
         self._contract = contract(config, checkpoint.config, checkpoint.fingerprint())
         self._context_length = context_length(config, checkpoint.config)
@@ -60,7 +60,7 @@ class Instance:
         self._role = self._behaviour(pool, planner)
         self._inbox = Inbox(context, run_dir)
         self._stuck_clock = StuckClock(config.stuck_timeout_s)
-        self._steps = StepThread(LeadingRank(rank, self._others).compute_plan, config.threads)
+        self._steps = StepThread(rank.compute_plan, config.threads)
         self._loop = Loop(
             config,
             self._clock,

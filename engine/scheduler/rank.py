@@ -31,7 +31,10 @@ COLLECTIVE_LIMIT_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """What each rank has. `compute_plan` is for the thread that computes."""
+    """What each rank has. `compute_plan` is for the thread that computes.
+
+    One method for all ranks, so that their stacks differ only where they stand at different points.
+    """
 
     number: int
     checkpoint: Checkpoint
@@ -40,37 +43,31 @@ class Rank:
     flight: FlightRecorder | None
     clock: Clock
 
+    others: OtherRanks | None
+    """On rank 0."""
+
     def compute_plan(self, plan: StepPlan) -> StepResult:
-        """Compute a plan whose tokens are all known; blocks for the step's duration. Raises StepGap, RankLost."""
-        sequences = len(plan.sequences)
+        """Compute a plan; blocks for the step's duration. Raises StepGap, RankLost.
+
+        Rank 0 puts in the tokens that were coming, hands the plan on, and returns when the last rank is done.
+        """
+        if self.others is not None:
+            plan = self.runner.completed(plan)
+            self.others.send(plan)
         if self.flight is not None:
-            self.flight.step_begins(plan.number, sequences, plan.tokens)
+            self.flight.step_begins(plan.number, len(plan.sequences), plan.tokens)
         started = self.clock.monotonic()
         result = self.runner.step(plan)
         result.seconds = self.clock.monotonic() - started
         if self.flight is not None:
-            self.flight.step_ends(plan.number, sequences, result.seconds)
+            self.flight.step_ends(plan.number, len(plan.sequences), result.seconds)
+        if self.others is not None:
+            self.others.wait_done(plan.number)
         return result
 
 
-class LeadingRank:
-    """Rank 0's way with a plan."""
-
-    def __init__(self, rank: Rank, others: OtherRanks) -> None:
-        self._rank = rank
-        self._others = others
-
-    def compute_plan(self, plan: StepPlan) -> StepResult:
-        """Put in the tokens that were coming, compute with all ranks, return when the last one is done."""
-        plan = self._rank.runner.completed(plan)
-        self._others.send(plan)
-        result = self._rank.compute_plan(plan)
-        self._others.wait_done(plan.number)
-        return result
-
-
-def load_rank(config: EngineConfig, number: int, run_dir: str, clock: Clock) -> Rank:
-    """Meet the other ranks, then load this one's part of the model.
+def load_rank(config: EngineConfig, number: int, run_dir: str, clock: Clock, others: OtherRanks | None = None) -> Rank:
+    """Meet the other ranks, then load this one's part of the model. Rank 0 is given its links to the `others`.
 
     Raises ConfigError, CheckpointError, RankLost.
     """
@@ -80,7 +77,7 @@ def load_rank(config: EngineConfig, number: int, run_dir: str, clock: Clock) -> 
     pool = KVPool(kv_layout(config, checkpoint.config, len(model.share.kv_heads)))
     grammars = GrammarCompiler(lambda: _token_table(config.model, checkpoint.config))
     runner = Runner(model, pool, checkpoint.config.eos_ids, grammars, number)
-    return Rank(number, checkpoint, pool, runner, _flight_recorder(config, number, clock), clock)
+    return Rank(number, checkpoint, pool, runner, _flight_recorder(config, number, clock), clock, others)
 
 
 def kv_layout(config: EngineConfig, model: ModelConfig, kv_heads: int) -> KVLayout:

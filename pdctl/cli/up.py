@@ -27,6 +27,7 @@ def up(
     ] = None,
     prefill: Annotated[int | None, typer.Option("--prefill", help="Prefill engines. [default: 1]")] = None,
     decode: Annotated[int | None, typer.Option("--decode", help="Decode engines. [default: 1]")] = None,
+    tp: Annotated[int | None, typer.Option("--tp", help="Tensor-parallel ranks of each engine. [default: 1]")] = None,
     port_base: Annotated[
         int | None,
         typer.Option("--port-base", help="First of 100 ports, best below 32768; else 30000-30002, 8998, 29000."),
@@ -59,6 +60,7 @@ def up(
     Examples:
       pdctl up                              default model, 1 prefill, 1 decode
       pdctl up --prefill 2 --decode 2
+      pdctl up --tp 2
       pdctl up --model ~/models/Qwen3-0.6B
       pdctl up --file pd.toml --timeout 600
       pdctl up --print-units
@@ -74,7 +76,7 @@ def up(
 
     for number in (signal.SIGTERM, signal.SIGHUP):  # a CI's time limit and a closed terminal, like Ctrl-C
         signal.signal(number, signal.default_int_handler)
-    request = plan.Request(model, prefill, decode, port_base, file, name)
+    request = plan.Request(model, prefill, decode, tp, port_base, file, name)
     with fetching.display() as fetched:
         wanted = plan.plan(request, lambda name: model_files.resolve(name, fetched, console.tell))
     folder = state.StateFolder(state.state_root(), wanted.name)

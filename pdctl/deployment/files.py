@@ -171,6 +171,7 @@ def _rules(instance: Instance, names: set[str], urls: set[str]) -> list[tuple[st
         ("host", instance.host, "local, ssh:NAME or exec:COMMAND", _is_host(instance.host)),
         ("url", instance.url, "http://HOST:PORT or https://HOST:PORT", _is_url(instance.url)),
         ("url", instance.url, "used once", instance.url.rstrip("/") not in urls),
+        ("tp", instance.tp, "at least 1", instance.tp is None or instance.tp >= 1),
         ("bootstrap_port", port, "between 1 and 65535", port is None or 0 < port < 65536),
         (
             "unit",

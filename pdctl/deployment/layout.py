@@ -32,6 +32,7 @@ SMG_OPTIONS = (
     "--max-payload-size 16777216"
 )
 MOST_ENGINES = 32
+MOST_RANKS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +55,11 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many engines of each role. Raises UsageError where that cannot be laid out."""
+    """How many engines of each role, and ranks of each engine. Raises UsageError where that cannot be laid out."""
 
     prefill: int = 1
     decode: int = 1
+    tp: int = 1
 
     def __post_init__(self) -> None:
         if self.prefill < 1 or self.decode < 1 or self.prefill + self.decode > MOST_ENGINES:
@@ -65,6 +67,8 @@ class Counts:
                 f"--prefill {self.prefill} --decode {self.decode} cannot be laid out",
                 f"at least one of each, at most {MOST_ENGINES} together",
             )
+        if not 1 <= self.tp <= MOST_RANKS:
+            raise UsageError(f"--tp {self.tp} cannot be laid out", f"choose from 1 to {MOST_RANKS} ranks an engine")
 
 
 def default_deployment(
@@ -81,6 +85,7 @@ def default_deployment(
             manager="shim",
             bootstrap_port=ports.bootstrap + index if role is Role.PREFILL else None,
             model=served_name,
+            tp=counts.tp if counts.tp > 1 else None,
         )
         for role, first, count in (
             (Role.PREFILL, ports.prefill, counts.prefill),
@@ -104,10 +109,10 @@ def default_deployment(
 def with_starts(deployment: Deployment, *, model: str, cores: int) -> Deployment:
     """Fill in `start` and `env` of our own engines and routers on this machine that have none.
 
-    `model` is the path that engines load; `cores` are divided among the engines, at least one each.
+    `model` is the path that engines load; `cores` are divided among the ranks of all engines, at least one each.
     """
     ours = [i for i in deployment.instances if i.role is not Role.ROUTER and is_local(i) and i.dialect == "pdctl"]
-    threads = max(1, cores // max(1, len(ours)))
+    threads = max(1, cores // max(1, sum(instance.tp or 1 for instance in ours)))
     filled = []
     for instance in deployment.instances:
         if not is_local(instance) or instance.start is not None:
@@ -149,6 +154,8 @@ def _with_engine_start(instance: Instance, deployment: Deployment, model: str, t
     argv = [sys.executable, "-m", "engine", "--role", instance.role.value, "--model", model]
     argv += ["--host", host, "--port", str(port), "--instance", instance.name]
     argv += ["--served-name", instance.model or deployment.model, "--threads", str(threads)]
+    if instance.tp is not None and instance.tp > 1:
+        argv += ["--tp", str(instance.tp)]
     if instance.role is Role.PREFILL and instance.bootstrap_port:
         argv += ["--bootstrap-port", str(instance.bootstrap_port)]
     if instance.role is Role.DECODE:

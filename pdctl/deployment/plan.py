@@ -22,6 +22,7 @@ class Request:
     model: str | None = None
     prefill: int | None = None
     decode: int | None = None
+    tp: int | None = None
     port_base: int | None = None
     file: Path | None = None
     name: str | None = None
@@ -31,6 +32,7 @@ class Request:
         given = {
             "--prefill": self.prefill,
             "--decode": self.decode,
+            "--tp": self.tp,
             "--port-base": self.port_base,
             "--name": self.name,
         }
@@ -61,9 +63,8 @@ def plan(request: Request, resolve: Callable[[str], ModelFile]) -> Deployment:
     if not files.NAME.fullmatch(name):
         raise UsageError(f"--name {name!r} cannot be a name", "use letters, digits, '.', '_', '-', at most 64")
     # All checked before the model is fetched: a typing error must not cost a minute.
-    counts = layout.Counts(
-        1 if request.prefill is None else request.prefill, 1 if request.decode is None else request.decode
-    )
+    asked = {"prefill": request.prefill, "decode": request.decode, "tp": request.tp}
+    counts = layout.Counts(**{what: number for what, number in asked.items() if number is not None})
     model = resolve(model_files.DEFAULT if request.model is None else request.model)
     return layout.default_deployment(
         name=name,

@@ -31,6 +31,7 @@ _WAITS_FOR_INPUT = (
     "process_input_queue",
     "_process_input_queue",
     "dequeue",
+    "receive",
 )
 """Rank 0 reads its socket while the others wait for its broadcast: that is how a healthy engine idles."""
 _LOOPS = (

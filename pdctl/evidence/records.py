@@ -184,9 +184,9 @@ class ProcessStack(msgspec.Struct, frozen=True):
 
     @property
     def main(self) -> Thread | None:
-        """Return the thread that runs the scheduler: the executor loop where there is one, else the main thread."""
+        """Return the thread that says where the rank is: the one that computes, where there is one, else the main."""
         for thread in self.threads:
-            if thread.has("_executor_loop", "_executor_loop_overlap"):
+            if thread.has("_executor_loop", "_executor_loop_overlap", "compute_plan"):
                 return thread
         return next((thread for thread in self.threads if thread.name == "MainThread"), None) or (
             self.threads[0] if self.threads else None

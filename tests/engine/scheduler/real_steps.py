@@ -21,7 +21,7 @@ from engine.scheduler.executor import StepThread
 from engine.scheduler.loop import Loop
 from engine.scheduler.planner import Planner
 from engine.scheduler.progress import Progress
-from engine.scheduler.rank import LeadingRank, load_rank
+from engine.scheduler.rank import load_rank
 from engine.scheduler.rank_links import OtherRanks
 from engine.scheduler.roles import Unified
 from tests.engine.scheduler.building import config
@@ -53,9 +53,8 @@ class RealLoop:
     def __init__(self, model: Path, schedule: Schedule, **changes: object) -> None:
         self.config = config(Role.UNIFIED, model=str(model), dtype="float64", schedule=schedule, **changes)
         clock = SystemClock()
-        rank = load_rank(self.config, 0, "", clock)
-        others = OtherRanks(zmq.Context.instance(), "", self.config.tp)
-        self.steps = StepThread(LeadingRank(rank, others).compute_plan, threads=1)
+        rank = load_rank(self.config, 0, "", clock, OtherRanks(zmq.Context.instance(), "", self.config.tp))
+        self.steps = StepThread(rank.compute_plan, threads=1)
         self.inbox = PolledInbox(self.steps.fileno())
         pages = PageLedger(self.config.kv_tokens // self.config.page_size)
         cache = PrefixCache(self.config.page_size, pages)

@@ -102,6 +102,7 @@ def test_relative_paths_are_relative_to_the_file(tmp_path: Path, monkeypatch: py
         ("127.0.0.1:30002", "192.0.2.10:30000", "must be used once"),
         ("http://127.0.0.1:30002", "127.0.0.1:30002", "pd.toml:18: url = '127.0.0.1:30002' must be http://HOST:PORT"),
         (":30002", ":99999", "pd.toml:18: url = 'http://127.0.0.1:99999' must be"),
+        ('manager = "shim"', "tp = 0", "pd.toml:19: tp = 0 must be at least 1"),
         ("8998", "89980", "pd.toml:11: bootstrap_port = 89980 must be between 1 and 65535"),
         ("deployment/1", "deployment/9", "schema = 'pdctl.deployment/9' is not known"),
         ('{ UCX_TLS = "tcp" }', "{ UCX_TLS = 1 }", "pd.toml:21: env = {'UCX_TLS': 1} is wrong"),

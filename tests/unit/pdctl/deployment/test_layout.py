@@ -150,3 +150,36 @@ def test_prefill_without_registry_port_cannot_be_announced() -> None:
     waiting = msgspec.structs.replace(decode, start=None)
     with pytest.raises(UsageError, match="'prefill-0' has no bootstrap_port"):
         layout.with_starts(Deployment(name="d", model="m", instances=(blind, waiting)), model="/m", cores=2)
+
+
+def test_ranks_share_the_cores() -> None:
+    """Two engines of two ranks on eight cores compute with two threads a rank, and are told so."""
+    deployment = layout.default_deployment(
+        name="default",
+        model="/models/m.gguf",
+        served_name="smollm2",
+        counts=layout.Counts(tp=2),
+        ports=layout.Ports(),
+        cores=8,
+    )
+    engines = deployment.instances[:2]
+    assert [(option(engine, "--tp"), option(engine, "--threads")) for engine in engines] == [("2", "2"), ("2", "2")]
+    assert [engine.tp for engine in engines] == [2, 2]
+
+
+def test_sides_of_a_file_may_differ_in_ranks() -> None:
+    """`tp` of each instance; three ranks share six cores."""
+    prefill, decode, router = (msgspec.structs.replace(one, start=None) for one in laid_out().instances)
+    deployment = Deployment(name="d", model="m", instances=(msgspec.structs.replace(prefill, tp=2), decode, router))
+    filled = layout.with_starts(deployment, model="/m", cores=6).instances
+    assert (option(filled[0], "--tp"), option(filled[0], "--threads")) == ("2", "2")
+    assert option(filled[1], "--threads") == "2"
+    assert filled[1].start is not None
+    assert "--tp" not in filled[1].start
+
+
+@pytest.mark.parametrize("tp", [0, 65])
+def test_a_number_of_ranks_out_of_reach_is_refused(tp: int) -> None:
+    """Before anything is fetched or started."""
+    with pytest.raises(UsageError, match=f"--tp {tp} cannot be laid out"):
+        layout.Counts(tp=tp)
