@@ -1,4 +1,6 @@
-"""The long form: `python -m tests.chaos PART [--seed N] [--tcp] [--scale F]`, one table a run; the seed replays it.
+"""The long form: `python -m tests.chaos PART [--seed N] [--scale F] [--tcp] [--schedule S] [--tp N]`, one table a run.
+
+The seed replays it.
 
 Parts: aborts (1,000 at random phases), mass (140 in flight aborted at once, 20 times), restarts (50 a side),
 stops (50 a side: 1, 4, 10, 30 s, three ending in kill -9), fuzz (100,000 frames on each control socket),
@@ -26,6 +28,26 @@ from tests.tiny_model import write_tiny_model
 FLAGS = ("--dtype", "float64", "--chunk-tokens", "64", "--kv-tokens", "8192", "--no-prefix-cache")
 SIDES = ("prefill", "decode")
 MIXED_S = 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How both engines run."""
+
+    tcp: bool
+    schedule: str
+    tp: int
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        return (*FLAGS, "--schedule", self.schedule, "--tp", str(self.tp))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"UCX_TLS": "tcp"} if self.tcp else {}
+
+    def __str__(self) -> str:
+        return f"{'tcp' if self.tcp else 'default'}, {self.schedule}, TP{self.tp}"
 
 
 @dataclass
@@ -121,18 +143,18 @@ PARTS: dict[str, Callable[[Run], None]] = {
 
 
 @contextmanager
-def deployment(folder: Path, hostile: HostilePrefill, tcp: bool) -> Iterator[Pair]:
+def deployment(folder: Path, hostile: HostilePrefill, setting: Setting) -> Iterator[Pair]:
     """Run a pair of the tiny model, whose decode also knows the hostile prefill."""
     bootstrap, model = free_port(), str(folder / "model")
-    environment = {"UCX_TLS": "tcp"} if tcp else {}
-    prefill = engine("prefill", model, folder, "--bootstrap-port", str(bootstrap), *FLAGS, environment=environment)
+    flags, environment = setting.flags, setting.environment
+    prefill = engine("prefill", model, folder, "--bootstrap-port", str(bootstrap), *flags, environment=environment)
     peers = f"127.0.0.1:{bootstrap},{hostile.bootstrap}"
-    decode = engine("decode", model, folder, "--peers", peers, "--recheck-prompts", *FLAGS, environment=environment)
+    decode = engine("decode", model, folder, "--peers", peers, "--recheck-prompts", *flags, environment=environment)
     with running(prefill, decode):
         yield Pair(prefill, decode, bootstrap)
 
 
-def play(part: str, seed: int, scale: float, tcp: bool) -> int:
+def play(part: str, seed: int, scale: float, setting: Setting) -> int:
     """Run one part and print its table. 0: unharmed."""
     with tempfile.TemporaryDirectory() as name, hostile_prefill(seed) as hostile:
         folder = Path(name)
@@ -140,7 +162,7 @@ def play(part: str, seed: int, scale: float, tcp: bool) -> int:
         alone = engine("unified", str(folder / "model"), folder, *FLAGS)
         with running(alone):
             cases = make_cases(alone, seed)
-        with deployment(folder, hostile, tcp) as sides:
+        with deployment(folder, hostile, setting) as sides:
             run = Run(sides, cases, hostile, seed, scale, random.Random(seed))
             load = Load(sides, cases, seed)
             with load.running():
@@ -151,10 +173,10 @@ def play(part: str, seed: int, scale: float, tcp: bool) -> int:
     harm = outcomes["wrong"] + outcomes["wedged"] + verdict.leaked + verdict.rooms + verdict.changed + verdict.restarts
     slowest = f"{max(run.recovered_s):.1f} s" if run.recovered_s else "-"
     print(f"outcomes of the load: {dict(outcomes)}")
-    print("| part | transport | seed | events | survived | lost | wrong | wedged | leaked pages | changed prompts |")
+    print("| part | setting | seed | events | survived | lost | wrong | wedged | leaked pages | changed prompts |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     print(
-        f"| {part} | {'tcp' if tcp else 'default'} | {seed} | {run.events} | {outcomes['right']} | {lost} "
+        f"| {part} | {setting} | {seed} | {run.events} | {outcomes['right']} | {lost} "
         f"| {outcomes['wrong']} | {outcomes['wedged']} | {verdict.leaked} "
         f"| {verdict.changed} of {verdict.rechecked} |"
     )
@@ -178,12 +200,14 @@ def main() -> int:
     parser.add_argument("part", choices=[*PARTS, "states"])
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     parser.add_argument("--tcp", action="store_true", help="UCX_TLS=tcp")
+    parser.add_argument("--schedule", choices=("normal", "overlap"), default="overlap")
+    parser.add_argument("--tp", type=int, default=1, help="ranks of either side")
     parser.add_argument("--scale", type=float, default=1.0, help="share of the full size")
     given = parser.parse_args()
     if given.part == "states":
         return explore_states()
     print(f"part {given.part}, seed {given.seed}, scale {given.scale:g}", flush=True)
-    return play(given.part, given.seed, given.scale, given.tcp)
+    return play(given.part, given.seed, given.scale, Setting(given.tcp, given.schedule, given.tp))
 
 
 if __name__ == "__main__":
