@@ -153,6 +153,24 @@ def test_a_rank_that_dies_ends_the_whole_instance(tiny_model_dir: Path, tmp_path
         eventually(lambda: not any(map(psutil.pid_exists, pids)), 5)
 
 
+def test_a_step_that_a_rank_never_ends_ends_the_instance(tiny_model_dir: Path, tmp_path: Path) -> None:
+    """Rank 1 is stopped in the middle of its life: rank 0 waits in a collective until the stuck clock runs out."""
+    flags = (*FLAGS, "--tp", "2", "--stuck-timeout", "2")
+    with running(process := engine("unified", tiny_model_dir, tmp_path, *flags)), ThreadPoolExecutor(1) as pool:
+        pids = process.get("/server_info")["rank_pids"]
+        os.kill(pids[1], signal.SIGSTOP)
+        body = {"model": "test", "prompt": "hello", "max_tokens": 4}
+        answer = pool.submit(process.post, "/v1/completions", body)
+        assert process.child is not None
+        assert process.child.wait(30) == 1
+        assert (answer.result().status_code, answer.result().json()["error"]["code"]) == (503, "scheduler_died")
+        log = process.log_tail(200)
+        assert "the loop has not moved for the length of the stuck clock; stacks follow" in log
+        assert "in all_reduce" in log
+        assert f"rank 0 (pid {pids[0]}) exited with code 70" in log
+        eventually(lambda: not any(map(psutil.pid_exists, pids)), 5)
+
+
 def test_ranks_die_with_the_api_process(tiny_model_dir: Path, tmp_path: Path) -> None:
     """However it ends."""
     with running(process := engine("unified", tiny_model_dir, tmp_path, *FLAGS, "--tp", "2")):
