@@ -3,7 +3,8 @@
 Steps are computed elsewhere (`engine.scheduler.executor`). With `--schedule normal` one step is handed out at a time.
 With `overlap` there are two: while step n runs, n + 1 is planned and waits, and when n ends, n + 1 begins at once,
 beside which the loop works on n's result and plans n + 2. So what comes in during step n (an abort, an event of the
-transfer, a token that ends its sequence) shows in plan n + 2.
+transfer, a token that ends its sequence) shows in plan n + 2. Behind a long step nothing is handed out: who comes while
+it runs should not wait for two of them, and planning is short beside it.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ WAIT_MS = 100
 """Messages, transfer events and results end the wait; deadlines are looked at that often."""
 STEPS_AT_ONCE = {Schedule.NORMAL: 1, Schedule.OVERLAP: 2}
 """How many steps are handed out whose results are not known."""
+LONG_STEP_TOKENS = 64
+"""A tenth of a second of a small model on one core; planning takes a hundredth of that."""
 
 
 class Loop:
@@ -159,7 +162,7 @@ class Loop:
         return bool(results)
 
     def _hand_out_steps(self) -> None:
-        while len(self._running) < STEPS_AT_ONCE[self._config.schedule]:
+        while self._may_hand_out():
             step = self._planner.next_step(self._clock.monotonic(), others_run=bool(self._running))
             if step is None:
                 return
@@ -167,3 +170,10 @@ class Loop:
                 self._book.journal.mark(work.sequence.record, Stage.COMPUTING)
             self._running.append(step)
             self._executor.submit(step.hand_out(self._config.page_size, self._book.take_forgotten()))
+
+    def _may_hand_out(self) -> bool:
+        if not self._running:
+            return True
+        return (
+            len(self._running) < STEPS_AT_ONCE[self._config.schedule] and self._running[-1].tokens <= LONG_STEP_TOKENS
+        )

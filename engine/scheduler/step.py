@@ -36,6 +36,11 @@ class Step:
         """Return all work in the order of the forward batch."""
         return self.decodes + self.chunks
 
+    @property
+    def tokens(self) -> int:
+        """Return the new tokens: what makes a step short or long."""
+        return sum(work.length for work in self.works)
+
     def hand_out(self, page_size: int, ended: list[str]) -> StepPlan:
         """Note on the sequences what this step will have done, and return it as the ranks see it."""
         plan = StepPlan(self.number, len(self.decodes), [_told(work, page_size) for work in self.works], ended)

@@ -45,6 +45,16 @@ def test_never_more_than_two_steps_are_handed_out() -> None:
     assert handed_out == [2, 3, 4, 5]
 
 
+def test_nothing_is_planned_behind_a_long_step() -> None:
+    """A short prompt that comes while a chunk of 128 tokens is computed is in the very next step."""
+    rig = overlapping(kv_tokens=1024, chunk_tokens=128)
+    rig.send(generate("long", prompt=400))
+    assert len(rig.executor.plans) == 1
+    rig.inbox.messages.append(generate("short", 0, prompt_ids=[1, 2, 3]))
+    rig.turn()
+    assert rig.chunks(1)[0] == ("short", 0, 3)
+
+
 def test_an_answer_that_ends_by_its_length_is_in_no_step_too_many() -> None:
     """A prompt and three decodes give four tokens."""
     rig = overlapping()
