@@ -8,6 +8,7 @@ from pdctl.cli.options import FileOption, NameOption, Output, OutputOption
 def history(file: FileOption = None, name: NameOption = None, output: OutputOption = Output.TABLE) -> int:
     """List recoveries, newest first: when, by whom, why, how long each phase took, before and after.
 
+    Those that were begun on other machines are read where units run.
     One that was left half done is shown with its last step; `pdctl restart` finishes it.
 
     \b
@@ -16,13 +17,15 @@ def history(file: FileOption = None, name: NameOption = None, output: OutputOpti
       pdctl history -o json | jq '.[-1].entries[].step'
     """
     from pdctl.deployment import state
-    from pdctl.recover.ledger import Ledger
+    from pdctl.hosts.hosts import Hosts
+    from pdctl.recover.ledgers import everybodys
     from pdctl.render import console
     from pdctl.render import recovery as rendered
 
     root = state.state_root()
     deployment = state.chosen(name, file, root)
-    recoveries = Ledger(state.StateFolder(root, deployment.name).folder).recoveries()
+    with Hosts() as hosts:
+        recoveries = everybodys(state.StateFolder(root, deployment.name), deployment, hosts, console.tell)
     if output is Output.JSON:
         print(rendered.history_json(recoveries))
     elif recoveries:

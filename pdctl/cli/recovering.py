@@ -9,6 +9,7 @@ import msgspec
 from pdctl.cli.options import Output
 from pdctl.deployment import state
 from pdctl.deployment.model import Deployment
+from pdctl.hosts.hosts import Hosts
 from pdctl.recover.handover import GoneOn
 from pdctl.recover.recovery import recover
 from pdctl.recover.request import Operations, Request
@@ -19,13 +20,18 @@ INTERRUPTED = 130
 
 
 def run(
-    request: Request, file: Path | None, name: str | None, output: Output, operations: Operations | None = None
+    request: Request,
+    file: Path | None,
+    name: str | None,
+    output: Output,
+    hosts: Hosts,
+    operations: Operations | None = None,
 ) -> int:
     """Recover, print, and return the exit code."""
     folder, deployment = deployed(file, name)
     operations = operations or Operations(say=console.tell, choose=rendered.ask)
     try:
-        result = recover(folder, deployment, request, operations)
+        result = recover(folder, deployment, request, operations, hosts)
     except GoneOn as interrupted:
         console.tell(interrupted.message)
         return INTERRUPTED

@@ -51,6 +51,7 @@ def restart(
     Exit codes: 0 proven, 1 not, 2 wrong usage, 4 fault of pdctl or this machine, 5 refused, 130 interrupted.
     """
     from pdctl.cli.recovering import run
+    from pdctl.hosts.hosts import Hosts
     from pdctl.recover.gates import Wish
     from pdctl.recover.request import Request
 
@@ -64,4 +65,5 @@ def restart(
         drain_s=drain,
         ready_timeout_s=timeout,
     )
-    return run(request, file, name, output)
+    with Hosts() as hosts:
+        return run(request, file, name, output, hosts)

@@ -45,16 +45,13 @@ def snapshot_and_restart(
     """
     from pdctl.cli.recovering import deployed, run
     from pdctl.evidence.archive import share
+    from pdctl.hosts.hosts import Hosts
     from pdctl.recover.gates import Wish
     from pdctl.recover.live import Live
     from pdctl.recover.request import Operations, Request
     from pdctl.render import console
     from pdctl.render import recovery as rendered
 
-    live = Live(*deployed(file, name), console.tell)
-    operations = Operations(
-        say=console.tell, choose=rendered.ask, diagnose=live.diagnose, snapshot=live.complete, share=share
-    )
     wish = Wish(yes=yes, force=force, reason=reason, is_terminal=sys.stdin.isatty())
     request = Request(
         command="pdctl snapshot-and-restart",
@@ -64,4 +61,9 @@ def snapshot_and_restart(
         drain_s=drain,
         ready_timeout_s=timeout,
     )
-    return run(request, file, name, output, operations)
+    with Hosts() as hosts:
+        live = Live(*deployed(file, name), console.tell, hosts)
+        operations = Operations(
+            say=console.tell, choose=rendered.ask, diagnose=live.diagnose, snapshot=live.complete, share=share
+        )
+        return run(request, file, name, output, hosts, operations)

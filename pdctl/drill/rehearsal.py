@@ -13,6 +13,7 @@ from pdctl.drill.catalogue import Cure, Drill
 from pdctl.drill.stage import Stage
 from pdctl.errors import PdctlError, Refused
 from pdctl.evidence.archive import share
+from pdctl.hosts.hosts import Hosts
 from pdctl.recover import plan, verification
 from pdctl.recover.gates import Wish
 from pdctl.recover.ledger import Outcome
@@ -159,7 +160,8 @@ def _recovered(stage: Stage, drill: Drill, timed: _Timed) -> tuple[str, float | 
     wish = Wish(yes=True) if drill.cure is Cure.NONE else Wish(yes=True, reason=reason, force=drill.cure is Cure.FORCED)
     request = Request(command=f"pdctl drill {drill.name}", wish=wish, drain_s=DRAIN_S)
     try:
-        result = recover(stage.folder, stage.deployment, request, operations)
+        with Hosts() as hosts:
+            result = recover(stage.folder, stage.deployment, request, operations, hosts)
     except Refused as refused:
         stage.say(f"refused: {refused.message}")
         return (REFUSED if drill.cure is Cure.NONE else f"{REFUSED}: {refused.message}"), None

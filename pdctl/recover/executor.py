@@ -14,11 +14,13 @@ from pathlib import Path
 
 from pdctl.deployment.readiness import Event, Phase, Processes, Wait
 from pdctl.deployment.state import StateFolder
-from pdctl.errors import PdctlError
-from pdctl.hosts.host import LocalHost
+from pdctl.errors import PdctlError, Refused
+from pdctl.hosts.hosts import Hosts
 from pdctl.recover import plan as plans
 from pdctl.recover.execution import Execution, WaitUntilWell
-from pdctl.recover.ledger import Ledger
+from pdctl.recover.guards import Guards, hosts_of
+from pdctl.recover.ledger import Ledger, Notes, Outcome, Step
+from pdctl.recover.ledgers import MirroredLedger
 from pdctl.recover.managers import Managers
 from pdctl.recover.plan import Target
 
@@ -42,10 +44,14 @@ def spawn(folder: StateFolder, recovery: str) -> subprocess.Popen[bytes]:
 def execute(folder: StateFolder, recovery: str, say: Callable[[str], None]) -> None:
     """Carry the plan out, alone: two executors of one plan take turns, and the second finds nothing to do."""
     plan = plans.load(folder.folder, recovery)
-    ledger = Ledger(folder.folder)
-    with folder.locked(say):
-        managers = Managers(folder, plan.deployment, lambda name: LocalHost())
-        Execution(plan, ledger, managers, _wait(managers, plan.ready_timeout_s), say).run()
+    with folder.locked(say), Hosts() as hosts:
+        ledger = MirroredLedger(folder, [hosts.of(name) for name in hosts_of(plan)], say)
+        managers = Managers(folder, plan.deployment, hosts.of)
+        try:
+            with Guards(plan, hosts).armed():
+                Execution(plan, ledger, managers, _wait(managers, plan.ready_timeout_s), say).run()
+        except Refused as error:
+            Notes(Ledger(folder.folder), recovery).note(Step.EXECUTED, detail=error.message, outcome=Outcome.REFUSED)
 
 
 def _wait(processes: Processes, timeout_s: float) -> WaitUntilWell:

@@ -186,10 +186,7 @@ class Ledger:
             return ()
         except OSError as error:
             raise PdctlError(f"cannot read {self.path}: {error.strerror}", "make it readable") from error
-        grouped: dict[str, list[Entry]] = {}
-        for entry in _entries(data.splitlines()):
-            grouped.setdefault(entry.recovery, []).append(entry)
-        return tuple(Recovery(name, tuple(entries)) for name, entries in grouped.items())
+        return parse(data)
 
     def recovery(self, name: str) -> Recovery:
         """Return one recovery, without entries where it has none."""
@@ -233,6 +230,14 @@ class Notes:
                 outcome=outcome,
             )
         )
+
+
+def parse(data: bytes) -> tuple[Recovery, ...]:
+    """Return the recoveries of a ledger, oldest first; lines that are torn are skipped."""
+    grouped: dict[str, list[Entry]] = {}
+    for entry in _entries(data.splitlines()):
+        grouped.setdefault(entry.recovery, []).append(entry)
+    return tuple(Recovery(name, tuple(entries)) for name, entries in grouped.items())
 
 
 def _entries(lines: Iterable[bytes]) -> Iterable[Entry]:

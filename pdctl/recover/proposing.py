@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from pdctl.deployment.model import Deployment
 from pdctl.deployment.state import StateFolder
 from pdctl.diagnose.report import Report
 from pdctl.diagnose.verdict import Verdict
 from pdctl.errors import Refused
+from pdctl.hosts.hosts import Hosts
 from pdctl.recover import gates, plan, preflight, restart_set, states
-from pdctl.recover.ledger import Ledger
+from pdctl.recover.ledger import Recovery
+from pdctl.recover.ledgers import everybodys
 from pdctl.recover.managers import Managers
 from pdctl.recover.proposal import Proposal
 from pdctl.recover.request import Operations, Phases, Request
@@ -24,14 +27,16 @@ def propose(
     operations: Operations,
     phases: Phases,
     managers: Managers,
+    hosts: Hosts,
 ) -> tuple[Proposal, tuple[plan.Target, ...]]:
     """Return what could be done and its targets. Raises Refused by a gate, the preflight or drift."""
-    before = states.take(folder, deployment)
+    before = states.take(folder, deployment, hosts)
     report = operations.diagnose() if operations.diagnose else None
     phases.lap("diagnose")
     chosen = _chosen(deployment, request, report, managers.stopped_with)
     instances = tuple(item for item in deployment.instances if item.name in chosen.names)
-    decision = gates.decide(request.wish, _facts(folder, deployment, request, chosen, report, operations))
+    history = everybodys(folder, deployment, hosts, operations.say)
+    decision = gates.decide(request.wish, _facts(history, deployment, request, chosen, report, operations))
     if decision.ruling is gates.Ruling.REFUSE and not request.dry_run:
         raise Refused(f"{decision.why}; nothing was changed", decision.hint)
     if any(managers.manages(item.name) for item in instances):
@@ -42,7 +47,7 @@ def propose(
         words = "; ".join(f"{found.instance}: {found.what}" for found in differences)
         raise Refused(f"a restart would deploy more than it repairs: {words}", "--accept-drift, if that is meant")
     targets = plan.in_starting_order(tuple(plan.target_of(item, managers.look(item.name)) for item in instances))
-    ready_s = states.start_to_ready_s(Ledger(folder.folder), chosen.names)
+    ready_s = states.start_to_ready_s(history, chosen.names)
     proposal = Proposal(
         deployment=deployment,
         chosen=chosen,
@@ -75,7 +80,7 @@ def _chosen(deployment: Deployment, request: Request, report: Report | None, sto
 
 
 def _facts(
-    folder: StateFolder,
+    history: Sequence[Recovery],
     deployment: Deployment,
     request: Request,
     chosen: RestartSet,
@@ -83,7 +88,6 @@ def _facts(
     operations: Operations,
 ) -> gates.Facts:
     cause = restart_set.initiating_restart(report) if report else None
-    history = Ledger(folder.folder).recoveries()
     is_decided = request.wish.force or (request.wish.is_planned and not request.wish.reason)
     healthy = () if is_decided else states.last_healthy(deployment, chosen.names, report, operations.say)
     return gates.Facts(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,36 +14,40 @@ import msgspec
 from pdctl.deployment.model import Deployment
 from pdctl.deployment.state import StateFolder
 from pdctl.errors import PdctlError
-from pdctl.hosts.host import LocalHost
+from pdctl.hosts.hosts import Hosts
 from pdctl.recover import exclusive, gates, plan, restart_set, states, verification
 from pdctl.recover.elsewhere import Elsewhere
+from pdctl.recover.guards import hosts_of
 from pdctl.recover.handover import Following
 from pdctl.recover.ledger import Entry, Ledger, Notes, Outcome, PhaseTime, Recovery, Step, Summary, operator
+from pdctl.recover.ledgers import MirroredLedger
 from pdctl.recover.managers import Managers
 from pdctl.recover.proposal import Choice, Proposal
 from pdctl.recover.proposing import propose
 from pdctl.recover.request import Operations, Phases, Request, Result
 
 
-def recover(folder: StateFolder, deployment: Deployment, request: Request, operations: Operations) -> Result:
+def recover(
+    folder: StateFolder, deployment: Deployment, request: Request, operations: Operations, hosts: Hosts
+) -> Result:
     """Do it all. Raises Refused by a gate, PdctlError where nothing was stopped; GoneOn after Ctrl-C."""
-    managers = Managers(folder, deployment, lambda name: LocalHost())
+    managers = Managers(folder, deployment, hosts.of)
     if request.dry_run:
         half_done = Ledger(folder.folder).unfinished()
         if half_done is not None and half_done.has(Step.STOPPING):
             operations.say(f"{half_done.id} is half done; without --dry-run this would only finish it")
-        proposal, _ = propose(folder, deployment, request, operations, Phases(), managers)
+        proposal, _ = propose(folder, deployment, request, operations, Phases(), managers, hosts)
         return Result(deployment=deployment.name, recovery=None, outcome=None, proposal=proposal)
     with exclusive.sole_operator(folder):
         ledger = Ledger(folder.folder)
         half_done = ledger.unfinished()
         if half_done is not None and _must_be_finished(folder, ledger, half_done, operations.say):
-            return _continued(folder, ledger, managers, half_done.id, request, operations)
+            return _continued(folder, managers, hosts, half_done.id, request, operations)
         phases = Phases()
-        proposal, targets = propose(folder, deployment, request, operations, phases, managers)
+        proposal, targets = propose(folder, deployment, request, operations, phases, managers, hosts)
         choice = _choice(proposal, request, operations)
         phases.lap("confirm")
-        return _acted(_Run(folder, ledger, managers, request, operations, phases), proposal, targets, choice)
+        return _acted(_Run(folder, ledger, managers, hosts, request, operations, phases), proposal, targets, choice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,7 @@ class _Run:
     folder: StateFolder
     ledger: Ledger
     managers: Managers
+    hosts: Hosts
     request: Request
     operations: Operations
     phases: Phases
@@ -92,6 +98,7 @@ def _acted(run: _Run, proposal: Proposal, targets: tuple[plan.Target, ...], choi
         drain_s=run.request.drain_s,
         ready_timeout_s=run.request.ready_timeout_s,
     )
+    run = dataclasses.replace(run, ledger=_mirrored(run.folder, whole, run.hosts, run.operations.say))
     run.ledger.append(_first_line(whole.id, proposal, run.request))
     notes = Notes(run.ledger, whole.id)
     following: _Carrier = Following(run.folder, whole.id, run.operations.say, proposal.predicted_s)
@@ -111,6 +118,11 @@ def _acted(run: _Run, proposal: Proposal, targets: tuple[plan.Target, ...], choi
     return msgspec.structs.replace(result, kept=str(kept), archive=_shared(run, kept)) if kept else result
 
 
+def _mirrored(folder: StateFolder, whole: plan.Plan, hosts: Hosts, say: Callable[[str], None]) -> Ledger:
+    """Return the ledger that is also written where the plan's processes are."""
+    return MirroredLedger(folder, [hosts.of(name) for name in hosts_of(whole)], say)
+
+
 def _shared(run: _Run, kept: Path) -> str | None:
     """Make the archive, now that service is back; what goes wrong with it costs nobody anything."""
     if run.operations.share is None:
@@ -124,16 +136,17 @@ def _shared(run: _Run, kept: Path) -> str | None:
 
 def _continued(
     folder: StateFolder,
-    ledger: Ledger,
     managers: Managers,
+    hosts: Hosts,
     recovery: str,
     request: Request,
     operations: Operations,
 ) -> Result:
     whole = plan.load(folder.folder, recovery)
+    ledger = _mirrored(folder, whole, hosts, operations.say)
     began_by = ledger.recovery(recovery).entries[0].by
     operations.say(f"{recovery} of {began_by} is half done; finishing it first")
-    run = _Run(folder, ledger, managers, request, operations, Phases())
+    run = _Run(folder, ledger, managers, hosts, request, operations, Phases())
     result = _finished(run, whole, Following(folder, recovery, operations.say))
     return msgspec.structs.replace(result, was_continued=True)
 
@@ -147,7 +160,7 @@ def _finished(run: _Run, whole: plan.Plan, following: _Carrier) -> Result:
         proof = _verified(run, whole)
         outcome, detail = proof.outcome, proof.problem() or ""
         run.phases.lap("verify")
-    after = states.take(run.folder, whole.deployment)
+    after = states.take(run.folder, whole.deployment, run.hosts)
     summary = run.ledger.recovery(whole.id).summary
     end = Entry(
         recovery=whole.id,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -11,8 +11,9 @@ from pdctl.deployment.model import Deployment, Role
 from pdctl.deployment.state import StateFolder
 from pdctl.diagnose.report import Report
 from pdctl.errors import PdctlError
+from pdctl.hosts.hosts import Hosts
 from pdctl.probe import Verdict, prove
-from pdctl.recover.ledger import InstanceState, Ledger, Step
+from pdctl.recover.ledger import InstanceState, Recovery, Step
 from pdctl.recover.restart_set import affected_pairs
 
 LOOK_TIMEOUT_S = 2.0
@@ -20,9 +21,9 @@ HEALTH_PROBE_S = 10.0
 _STANDS = ("stalled", "failing")
 
 
-def take(folder: StateFolder, deployment: Deployment) -> tuple[InstanceState, ...]:
+def take(folder: StateFolder, deployment: Deployment, hosts: Hosts) -> tuple[InstanceState, ...]:
     """Look at every instance; takes at most 2 s even if all hang."""
-    seen = overview.take(folder, deployment, LOOK_TIMEOUT_S)
+    seen = overview.take(folder, deployment, LOOK_TIMEOUT_S, hosts=hosts)
     return tuple(
         InstanceState(
             name=row.name,
@@ -66,11 +67,11 @@ def last_healthy(
     return tuple(found)
 
 
-def start_to_ready_s(ledger: Ledger, names: Iterable[str]) -> float | None:
+def start_to_ready_s(history: Sequence[Recovery], names: Iterable[str]) -> float | None:
     """Return the longest of the last known start-to-ready times, None where one is not known."""
     longest = 0.0
     for name in names:
-        entries = (item.last(Step.READY, name) for item in reversed(ledger.recoveries()))
+        entries = (item.last(Step.READY, name) for item in reversed(history))
         last = next((entry for entry in entries if entry is not None and entry.took_s is not None), None)
         if last is None or last.took_s is None:
             return None

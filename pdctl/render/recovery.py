@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pdctl.hosts.host import LOCAL
 from pdctl.recover.ledger import InstanceState, Outcome, Recovery, Step
 from pdctl.recover.proposal import Choice, Proposal
 from pdctl.recover.request import Result
@@ -33,11 +34,9 @@ WORDS = {
 
 def proposal_lines(proposal: Proposal) -> tuple[str, ...]:
     """Return what would be done, what it costs and what else it would deploy."""
-    by_name = {item.name: item for item in proposal.deployment.instances}
-    hosts = sorted({by_name[name].host for name in proposal.chosen.names})
     outage = f"about {proposal.predicted_s:.0f} s" if proposal.predicted_s is not None else "no start is on record yet"
     lines = [
-        f"deployment  {proposal.deployment.name} on {', '.join(hosts)}",
+        f"deployment  {proposal.deployment.name} on {', '.join(_hosts(proposal))}",
         f"restart     {', '.join(proposal.chosen.names)}   ({proposal.decision.why})",
         *(f"            {item.name} joins: {item.because}" for item in proposal.chosen.joined),
         f"lost        {'; '.join(proposal.lost())}",
@@ -64,7 +63,22 @@ def ask(proposal: Proposal) -> Choice:
         if not answer:
             return Choice.QUIT
         if choice is not None:
-            return choice
+            return choice if choice is Choice.QUIT or _is_meant(proposal) else Choice.QUIT
+
+
+def _is_meant(proposal: Proposal) -> bool:
+    """Let the deployment's name be typed where other hosts are touched: it is easy to be in the wrong window."""
+    hosts = _hosts(proposal)
+    if hosts == [LOCAL]:
+        return True
+    name = proposal.deployment.name
+    print(f"this touches {', '.join(hosts)}; type {name!r} to go on: ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip() == name
+
+
+def _hosts(proposal: Proposal) -> list[str]:
+    by_name = {item.name: item for item in proposal.deployment.instances}
+    return sorted({by_name[name].host for name in proposal.chosen.names})
 
 
 def as_json(result: Result) -> str:

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.cli import pdctl_process
 from tests.machines.booted import REPOSITORY, Booted
+from tests.machines.ssh_server import SshHosts
 from tests.serving.rig import ENVIRONMENT
 from tests.serving.served import port_base
 from tests.waiting import eventually
@@ -55,6 +57,17 @@ class ServedBySystemd:
         done = self.pdctl(*arguments, "-o", "json")
         assert done.stdout, done.stderr
         return json.loads(done.stdout)
+
+    def pdctl_from_outside(self, ssh: SshHosts, *arguments: str) -> Any:
+        """Run pdctl on this machine, which reaches the units by ssh alone, with a state of its own; return its JSON."""
+        home = self.home / "outside"
+        home.mkdir(exist_ok=True)
+        text = (self.home / "pd.toml").read_text()
+        (home / "pd.toml").write_text(text.replace('manager = "systemd"', 'manager = "systemd"\nhost = "ssh:box"'))
+        process = pdctl_process.start(home, *arguments, "-o", "json", **{**ENVIRONMENT, "PATH": ssh.path})
+        out, err = process.communicate(timeout=200)
+        assert out, err
+        return json.loads(out)
 
     def until_well(self) -> None:
         """Wait until every instance is."""

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.machines.booted import Booted
 from tests.machines.requirements import require
 from tests.ports import free_port
 from tests.waiting import eventually
@@ -45,8 +46,15 @@ class SshHosts:
         ssh.chmod(0o755)
         Path("/run/sshd").mkdir(exist_ok=True)
 
-    def add(self, name: str, *, remote_path: str = "/usr/bin:/bin:/usr/sbin:/sbin", is_known: bool = True) -> None:
-        """Start a server that the name leads to; commands there have `remote_path`."""
+    def add(
+        self,
+        name: str,
+        *,
+        remote_path: str = "/usr/bin:/bin:/usr/sbin:/sbin",
+        is_known: bool = True,
+        machine: Booted | None = None,
+    ) -> None:
+        """Start a server that the name leads to, in a booted system or here; commands there have `remote_path`."""
         port = free_port()
         config = self.folder / f"sshd_{name}.conf"
         config.write_text(
@@ -56,7 +64,9 @@ class SshHosts:
         )
         # sshd wants to be called by its whole path.
         argv = [str(shutil.which("sshd")), "-D", "-f", str(config), "-E", str(self.log(name))]
-        self.servers[name] = subprocess.Popen(argv)
+        if machine is not None:
+            machine.run("mkdir", "-p", "/run/sshd")
+        self.servers[name] = subprocess.Popen(machine.argv(*argv) if machine is not None else argv)
         eventually(lambda: "Server listening" in self.said(name))
         key = (self.folder / "host_key.pub").read_text()
         with (self.folder / "ssh_config").open("a") as file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from tests.machines.booted import Booted
 from tests.machines.served_by_systemd import UNIT, ServedBySystemd
+from tests.machines.ssh_server import ssh_hosts
 
 pytestmark = pytest.mark.slow
 NAMES = ("prefill-0", "decode-0", "router")
@@ -26,6 +28,8 @@ def served(machine: Booted, tiny_model_dir: Path) -> Iterator[ServedBySystemd]:
     served.install(model)
     served.until_well()
     yield served
+    # There is nothing to drain; whom systemd starts again it stops with the target.
+    machine.run("systemctl", "kill", "--signal=SIGKILL", "pd-default@*.service")
     machine.systemctl("stop", "pd-default.target")
 
 
@@ -57,6 +61,28 @@ def test_stopped_prefill_is_recovered_alone_and_proven(served: ServedBySystemd) 
     kept = Path(done["kept"])
     assert f'invocation_id = "{before["prefill-0"]}"' in (kept / "prefill-0" / "unit.toml").read_text()
     assert "serves" in (kept / "decode-0" / "log.txt").read_text()
+
+
+def test_wedge_on_another_host_is_recovered_over_ssh(served: ServedBySystemd) -> None:
+    """Decode stands on a host that only ssh reaches: the same recovery, and that host's ledger has all of it."""
+    folder = served.machine.home / "ssh"
+    folder.mkdir()
+    with ssh_hosts(folder) as ssh:
+        ssh.add("box", machine=served.machine)
+        before = runs(served)
+        served.freeze("decode-0")
+        done = served.pdctl_from_outside(ssh, "snapshot-and-restart", "--yes", "--reason", "drill")
+        after = runs(served)
+    assert (done["outcome"], done["detail"]) == ("recovered", "")
+    assert [name for name in NAMES if before[name] != after[name]] == ["decode-0"]
+    kept = Path(done["kept"])
+    assert f'invocation_id = "{before["decode-0"]}"' in (kept / "decode-0" / "unit.toml").read_text()
+    assert "serves" in (kept / "decode-0" / "log.txt").read_text()
+    there = (served.machine.root / "root/.local/state/pdctl/default/ledger.jsonl").read_text()
+    steps = [json.loads(line)["step"] for line in there.splitlines() if line]
+    assert [step for step in steps if step in ("planned", "stopping", "started", "executed", "ended")] == [
+        "planned", "stopping", "started", "executed", "ended",
+    ]  # fmt: skip
 
 
 def test_instance_that_others_restart_is_told_awaited_and_proven(served: ServedBySystemd) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import msgspec
 import pytest
 
 from pdctl.deployment.model import Deployment, Instance, Role
@@ -60,12 +61,24 @@ def test_answers(monkeypatch: pytest.MonkeyPatch, typed: str, choice: Choice) ->
     assert ask(PROPOSAL) is choice
 
 
+@pytest.mark.parametrize(("typed", "choice"), [
+    ("r\nprod\n", Choice.RESTART),
+    ("r\nprd\n", Choice.QUIT),
+    ("r\n", Choice.QUIT),
+    ("q\n", Choice.QUIT),
+])  # fmt: skip
+def test_other_hosts_want_the_deployments_name(monkeypatch: pytest.MonkeyPatch, typed: str, choice: Choice) -> None:
+    """A wrong name is no; who quits is not asked for one."""
+    far = tuple(msgspec.structs.replace(item, host="ssh:gpu7") for item in DEPLOYMENT.instances)
+    proposal = msgspec.structs.replace(PROPOSAL, deployment=msgspec.structs.replace(DEPLOYMENT, instances=far))
+    monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+    assert ask(proposal) is choice
+
+
 def test_snapshot_is_offered_with_its_price_only_where_there_is_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A planned restart takes none: `s` is not an answer then."""
-    import msgspec
-
     monkeypatch.setattr("sys.stdin", io.StringIO("q\n"))
     ask(PROPOSAL)
     assert "[s] snapshot and restart (+10 s)   [r] restart now   [q] quit" in capsys.readouterr().err
