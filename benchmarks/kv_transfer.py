@@ -22,6 +22,7 @@ import transfer_sides as sides
 
 from engine.kvcache.pool import KVLayout
 from engine.transfer.checksums import page_checksums
+from engine.transfer.head_runs import head_runs
 from engine.transfer.interface import Committed, Landed, Paired, WantPages
 from engine.transfer.nixl_backend import Agent, ReadState
 from engine.transfer.runs import Descriptors, Place, descriptors, merge
@@ -39,8 +40,9 @@ def serve(pipe: Connection) -> None:
     registry = sides.Registry()
     registry.publish(prefill)
     control = prefill.transfer._control
-    sides.eventually(lambda: control.peers.nixl_metadata)
-    pipe.send((registry.address, control.geometry.address, control.peers.nixl_metadata))
+    sides.eventually(lambda: control.sources.is_readable)
+    (pool,) = control.ranks
+    pipe.send((registry.address, pool.geometry.address, pool.nixl_metadata))
     while (room := pipe.recv()) is not None:
         rid = f"r{room}"
         prefill.announce(rid, room, PROMPT)
@@ -89,8 +91,9 @@ def main(rounds: int) -> None:
     raw = Agent("raw", decode.pool)
     peer = raw.add_peer(metadata)
     here, there = Place(decode.pool.address, LAYOUT), Place(source_address, LAYOUT)
+    (heads,) = head_runs([range(LAYOUT.kv_heads)], [range(LAYOUT.kv_heads)])
     runs = [
-        descriptors(there, here, merge(range(first, first + CHUNK), range(100 + first, 100 + first + CHUNK)))
+        descriptors(there, here, merge(range(first, first + CHUNK), range(100 + first, 100 + first + CHUNK)), heads)
         for first in range(0, PAGES, CHUNK)
     ]
     size = PAGES * LAYOUT.page_bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 log = logging.getLogger(__name__)
@@ -48,6 +48,14 @@ class Supervisor:
     def down(self) -> list[str]:
         """Return the names of threads that are not running now."""
         return [s.name for s in self.states() if not s.alive]
+
+    def problems(self, names: Collection[str]) -> list[str]:
+        """Say of each of these threads that is down why it is."""
+        return [
+            f"thread {state.name} is down: {state.last_error}"
+            for state in self.states()
+            if state.name in names and not state.alive
+        ]
 
     def stop(self, timeout_s: float = 2.0) -> None:
         """Ask all bodies to return and wait for each."""

@@ -137,10 +137,12 @@ class Instance:
         if self._config.role is Role.UNIFIED:
             return Unified(self._book)
         # Imported here: NIXL takes 0.2 s and 60 MB, and a unified instance has no use for it.
+        from engine.transfer.rank_link import InstanceRanks
         from engine.transfer.reader import DecodeReader
         from engine.transfer.source import PrefillSource
 
-        arguments = (self._config, pool, self._contract, self._clock, self._book.journal, self._supervisor)
+        ranks = InstanceRanks((range(pool.layout.kv_heads),), self._run_dir)
+        arguments = (self._config, pool, self._contract, self._clock, self._book.journal, self._supervisor, ranks)
         if self._config.role is Role.PREFILL:
             source: Source = PrefillSource(*arguments)
             return Prefill(self._book, source)

@@ -1,9 +1,10 @@
 """The canary: is the data plane alive, told by a READ of one page with fresh bytes, every 10 s for each peer.
 
-Decode sends CANARY with a nonce. Prefill fills its canary page with it and answers CANARY_READY with the page's
-checksums. Decode READs the page into its own canary page, by the thread, agent, descriptors and checksums that
-rooms use, compares every byte, and tells prefill by CANARY_READ. Both pages lie in the registered pools, behind
-those of the ledger. One canary at a time on each side; its cost is one page, 1-3 ms each 10 s.
+Decode sends CANARY with a nonce. Every rank of prefill fills its canary page with it, then CANARY_READY comes. Each
+rank of decode READs the page into its own, by the threads, agents, descriptors and checksums that rooms use; the sums
+are those that decode itself works out for the nonce. Rank 0 also compares every byte. CANARY_READ tells prefill. The
+pages lie in the registered pools, behind those of the ledger. One canary at a time on each side; its cost is one page,
+1-3 ms each 10 s.
 """
 
 from __future__ import annotations
@@ -12,63 +13,60 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from engine.clock import Clock
 from engine.kvcache.layout import PageMemory
 from engine.observe.records import PeerTransfer
+from engine.transfer import canary_page
 from engine.transfer.canary_result import CanaryResult
-from engine.transfer.checksums import page_checksums
 from engine.transfer.decode_links import Link, LinkPhase
 from engine.transfer.frames import Canary, CanaryRead, CanaryReady, Frame
+from engine.transfer.interface import FailReason
 from engine.transfer.prefill_rooms import DecodePeer
-from engine.transfer.read_worker import FenceRoom, Order, PostRead, ReadFinished
+from engine.transfer.rank_link import RankHub
+from engine.transfer.read_orders import FenceRoom, Order, PostRead, ReadFinished
+from engine.transfer.source_orders import FillCanary, SourceOrder, SourceReport
 
 EVERY_S = 10.0
 LIMIT_S = 5.0
 """A canary that has not ended by then has failed; it is waited for all the same before the next."""
 NONCE_BYTES = 16
-
-
-def fill(pages: PageMemory, page: int, nonce: bytes) -> None:
-    """Write a nonce all over a page."""
-    pages.bytes_view()[:, :, :, page] = _piece(pages, nonce)
-
-
-def holds(pages: PageMemory, page: int, nonce: bytes) -> bool:
-    """Say whether every byte of a page is the nonce's."""
-    return bool((pages.bytes_view()[:, :, :, page] == _piece(pages, nonce)).all())
-
-
-def _piece(pages: PageMemory, nonce: bytes) -> np.ndarray:
-    return np.resize(np.frombuffer(nonce, dtype=np.uint8), pages.layout.piece_bytes)
+OTHER_BYTES = "the page that was read holds other bytes than prefill wrote"
 
 
 class CanarySource:
     """Prefill's side; part of its control thread."""
 
-    def __init__(self, pages: PageMemory, page: int, clock: Clock) -> None:
+    def __init__(self, page: int, clock: Clock, ranks: RankHub[SourceOrder, SourceReport]) -> None:
         self.results: dict[bytes, CanaryResult] = {}
         """By routing id of the peer."""
-        self._pages = pages
         self._page = page
         self._clock = clock
-        self._reserved: tuple[bytes, float] = (b"", float("-inf"))
+        self._ranks = ranks
+        self._holder: DecodePeer | None = None
+        self._held_until = float("-inf")
         """Who may read the page now, and until when nobody else gets it."""
+        self._nonce = b""
+        self._unfilled: set[int] = set()
 
-    def asked(self, peer: DecodePeer, canary: Canary) -> CanaryReady | None:
-        """Fill the page for a peer; None while another one reads it (it will ask again)."""
-        holder, until = self._reserved
+    def asked(self, peer: DecodePeer, canary: Canary) -> None:
+        """Have every rank fill the page for a peer; not while another one reads it (it will ask again)."""
         now = self._clock.monotonic()
-        if (holder != peer.routing_id and now < until) or len(canary.nonce) != NONCE_BYTES:
+        if (self._holder not in (None, peer) and now < self._held_until) or len(canary.nonce) != NONCE_BYTES:
+            return
+        self._holder, self._held_until = peer, now + LIMIT_S
+        self._nonce, self._unfilled = canary.nonce, set(range(self._ranks.size))
+        self._ranks.tell_all(FillCanary(self._page, canary.nonce))
+
+    def filled(self, rank: int, nonce: bytes) -> tuple[DecodePeer, CanaryReady] | None:
+        """Return whom to tell that the page may be read, once all ranks have filled it."""
+        if nonce != self._nonce or self._holder is None:
             return None
-        self._reserved = (peer.routing_id, now + LIMIT_S)
-        fill(self._pages, self._page, canary.nonce)
-        return CanaryReady(canary.nonce, self._page, page_checksums(self._pages, [self._page]))
+        self._unfilled.discard(rank)
+        return None if self._unfilled else (self._holder, CanaryReady(nonce, self._page))
 
     def told(self, peer: DecodePeer, read: CanaryRead) -> None:
         """Note what a peer found."""
-        self._reserved = (b"", float("-inf"))
+        self._holder = None
         self.results[peer.routing_id] = CanaryResult(read.ok, self._clock.monotonic(), read.seconds, read.detail)
 
     def rows(self, peers: list[DecodePeer]) -> list[PeerTransfer]:
@@ -86,6 +84,11 @@ class _Running:
     nonce: bytes
     asked_at: float
     is_posted: bool = False
+    lanes: int = 0
+    """READs that have not ended."""
+    seconds: float = 0.0
+    """Of the slowest."""
+    failure: str = ""
     is_late: bool = False
 
 
@@ -98,8 +101,9 @@ class CanaryReader:
         page: int,
         clock: Clock,
         send: Callable[[Link, Frame], object],
-        order: Callable[[Order], None],
+        order: Callable[[int, Order], None],
     ) -> None:
+        """`pages` is rank 0's pool; `page` is the same in those of the other ranks."""
         self._pages = pages
         self._page = page
         self._clock = clock
@@ -114,7 +118,7 @@ class CanaryReader:
             if not running.is_late and now - running.asked_at > LIMIT_S:
                 running.is_late = True
                 missing = "the READ does not end" if running.is_posted else "no answer to CANARY"
-                self._ended(running, False, f"{missing} ({LIMIT_S:g} s)")
+                self._ended(running, f"{missing} ({LIMIT_S:g} s)")
             if running.is_late and not running.is_posted:
                 self._running = None
             return
@@ -127,32 +131,39 @@ class CanaryReader:
                 return
 
     def ready(self, link: Link, ready: CanaryReady) -> None:
-        """Read the page; an answer to an older nonce is ignored."""
+        """Read the page over every lane; an answer to an older nonce is ignored."""
         running = self._running
         if running is None or running.link is not link or running.nonce != ready.nonce or running.is_posted:
             return
-        place = link.place
-        if place is None or not 0 <= ready.page < place.layout.pages:
-            self._ended(running, False, f"prefill named page {ready.page}, which is not in its pool")
+        if not 0 <= ready.page < link.pages:
+            self._ended(running, f"prefill named page {ready.page}, which is not in its pool")
             self._running = None
             return
-        running.is_posted = True
-        self._order(PostRead(link.key, self._rid(link), 0, (ready.page,), (self._page,), ready.checksums))
+        running.is_posted, running.lanes = True, len(link.lanes)
+        for lane in link.lanes:
+            sums = canary_page.expected_checksums(self._pages.layout, ready.nonce, lane.heads.count)
+            order = PostRead(lane.key, self._rid(link), 0, (ready.page,), (self._page,), sums)
+            self._order(lane.heads.reader_rank, order)
 
     def finished(self, report: ReadFinished) -> bool:
-        """Take the report of the canary's READ; False when it is another one's."""
+        """Take the report of one of the canary's READs; False when it is another one's."""
         running = self._running
         if running is None or report.rid != self._rid(running.link):
             return False
-        self._running = None
-        if report.reason is not None:
-            # Its late bytes must not meet the next nonce.
-            self._order(FenceRoom(running.link.key, report.rid))
-            self._ended(running, False, f"{report.reason}: {report.detail}", report.seconds)
-        elif holds(self._pages, self._page, running.nonce):
-            self._ended(running, True, "", report.seconds)
-        else:
-            self._ended(running, False, "the page that was read holds other bytes than prefill wrote", report.seconds)
+        running.lanes -= 1
+        running.seconds = max(running.seconds, report.seconds)
+        if report.reason is FailReason.CHECKSUM_MISMATCH:
+            running.failure = OTHER_BYTES
+        elif report.reason is not None:
+            running.failure = f"{report.reason}: {report.detail}"
+            if (lane := running.link.lane(report.lane)) is not None:
+                # Its late bytes must not meet the next nonce.
+                self._order(lane.heads.reader_rank, FenceRoom(lane.key, report.rid))
+        if running.lanes == 0:
+            self._running = None
+            if not running.failure and not canary_page.holds(self._pages, self._page, running.nonce):
+                running.failure = OTHER_BYTES
+            self._ended(running, running.failure)
         return True
 
     def rows(self, links: list[Link]) -> list[PeerTransfer]:
@@ -169,7 +180,13 @@ class CanaryReader:
     def _rid(self, link: Link) -> str:
         return f"canary {link.key}"
 
-    def _ended(self, running: _Running, ok: bool, detail: str, seconds: float = 0.0) -> None:
-        result = running.link.canary
-        result.ok, result.ended_at, result.seconds, result.detail = ok, self._clock.monotonic(), seconds, detail
-        self._send(running.link, CanaryRead(running.nonce, ok, seconds, detail))
+    def _ended(self, running: _Running, failure: str) -> None:
+        """Note the end and tell prefill; no failure: every byte is the nonce's."""
+        result, seconds = running.link.canary, running.seconds
+        result.ok, result.ended_at, result.seconds, result.detail = (
+            not failure,
+            self._clock.monotonic(),
+            seconds,
+            failure,
+        )
+        self._send(running.link, CanaryRead(running.nonce, not failure, seconds, failure))

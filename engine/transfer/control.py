@@ -20,14 +20,16 @@ import zmq
 
 from engine.clock import Clock
 from engine.config import EngineConfig
+from engine.kvcache.layout import KVLayout
 from engine.observe.journal import Journal
 from engine.transfer.clocks import OWN_PAUSE_S, PeerPulse
-from engine.transfer.contract import full_contract
+from engine.transfer.contract import full_contract, pools_of
 from engine.transfer.control_key import ControlKey
 from engine.transfer.counters import TransferCounters
-from engine.transfer.frames import End, Envelope, Frame, Geometry, Heartbeat, Hello, Refused, encode, kind_of
+from engine.transfer.frames import End, Envelope, Frame, Heartbeat, Hello, Refused, encode, kind_of
 from engine.transfer.inbox import Inbox
 from engine.transfer.interface import Event, FailReason
+from engine.transfer.rank_link import InstanceRanks
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +46,8 @@ class ControlLoop(ABC, Generic[Item]):
         self,
         config: EngineConfig,
         contract: dict[str, str],
-        geometry: Geometry,
+        layout: KVLayout,
+        ranks: InstanceRanks,
         clock: Clock,
         journal: Journal,
         stopping: ThreadEvent,
@@ -54,16 +57,17 @@ class ControlLoop(ABC, Generic[Item]):
         self.counters = TransferCounters()
         self.refused: dict[str, str] = {}
         """Peers refused by the contract: instance -> fields and values."""
+        self.ranks = pools_of(layout, ranks.kv_heads)
         self.source_number = 0
-        """Counts prefill's data-plane processes: decode asks anew when it changes."""
+        """Counts the changes of prefill's data-plane processes: decode asks anew when it changes."""
         self.draining = False
         self.loop_position = (-1, 0.0)
         """(tick, longest step in seconds) of the scheduler loop, one tuple so that it is replaced at once."""
         self.closed = ThreadEvent()
         self.config = config
         self.key = ControlKey.of(config.control_key)
-        self.contract = full_contract(contract, geometry)
-        self.geometry = geometry
+        self.contract = full_contract(contract, self.ranks)
+        self.page_size = layout.page_size
         self.clock = clock
         self.journal = journal
         self._stopping = stopping
@@ -142,10 +146,8 @@ class ControlLoop(ABC, Generic[Item]):
         self.counters.frames[kind_of(frame), "out"] += 1
         return encode(Envelope(self.config.incarnation, peer_incarnation, RANK, frame))
 
-    def hello(self, nixl_metadata: bytes) -> Hello:
-        config = self.config
-        role = str(config.role)
-        return Hello(config.instance, role, 1, self.contract, self.geometry, nixl_metadata, self.source_number)
+    def hello(self) -> Hello:
+        return Hello(self.config.instance, str(self.config.role), self.contract, self.ranks, self.source_number)
 
     def heartbeat(self) -> Heartbeat:
         return Heartbeat(*self.loop_position, self.source_number)

@@ -10,6 +10,7 @@ import zmq
 
 from engine.clock import Clock
 from engine.config import EngineConfig
+from engine.kvcache.layout import KVLayout
 from engine.observe.journal import Journal
 from engine.transfer import frames
 from engine.transfer.canary import CanaryReader
@@ -19,44 +20,42 @@ from engine.transfer.decode_frames import DecodeFrames
 from engine.transfer.decode_links import Link, LinkPhase
 from engine.transfer.decode_rooms import DecodeRoom, FailRoom, GrantPages, OpenRoom, RefuseRoom
 from engine.transfer.decode_steps import FENCE_LIMIT_S, DecodeSteps
-from engine.transfer.frames import Frame, Geometry
+from engine.transfer.frames import Frame
 from engine.transfer.interface import Failed, FailReason, Fenced
 from engine.transfer.link_keeper import LinkKeeper, LinkLost, LinkUp
-from engine.transfer.read_worker import (
-    Order,
-    PeerUnusable,
-    ReadFinished,
-    RoomFenced,
-)
+from engine.transfer.rank_link import InstanceRanks, RankHub
+from engine.transfer.read_orders import Order, PeerUnusable, ReadFinished, Report, RoomFenced
 from engine.transfer.registry import Resolved
 from engine.transfer.rooms import DecodeEvent, DecodeState
 
 log = logging.getLogger(__name__)
 
 LoopItem = OpenRoom | GrantPages | FailRoom | RefuseRoom
-ThreadItem = Resolved | PeerUnusable | ReadFinished | RoomFenced
+ThreadItem = Resolved | Report
 DecodeItem = LoopItem | ThreadItem
 
 
 class DecodeControl(ControlLoop[DecodeItem]):
-    """See the module. `orders` goes to the read thread, `ask` to the resolver."""
+    """See the module. `own` takes the orders for rank 0's read worker, `ask` goes to the resolver."""
 
     def __init__(
         self,
         config: EngineConfig,
         contract: dict[str, str],
-        geometry: Geometry,
+        layout: KVLayout,
+        ranks: InstanceRanks,
         clock: Clock,
         journal: Journal,
         stopping: ThreadEvent,
-        order: Callable[[Order], None],
+        own: Callable[[Order], None],
         ask: Callable[[str], None],
         end_instance: Callable[[str], None],
     ) -> None:
-        super().__init__(config, contract, geometry, clock, journal, stopping)
+        super().__init__(config, contract, layout, ranks, clock, journal, stopping)
         self._end_instance = end_instance
-        self.links = LinkKeeper(self, self._context, order, ask)
-        self.steps = DecodeSteps(self, order)
+        self.hub: RankHub[Order, Report] = RankHub(self._context, ranks, own, Report)
+        self.links = LinkKeeper(self, self._context, self.hub.tell, ask)
+        self.steps = DecodeSteps(self, self.hub.tell)
         self.canary: CanaryReader | None = None
         self._frames = DecodeFrames(self)
 
@@ -68,12 +67,14 @@ class DecodeControl(ControlLoop[DecodeItem]):
     # -- the loop's frame ------------------------------------------------------------------------------------
 
     def _sockets(self) -> list[zmq.Socket[bytes]]:
-        return self.links.sockets()
+        return self.links.sockets() + self.hub.sockets()
 
     def _pulses(self) -> list[PeerPulse]:
         return [link.pulse for link in self.links.current.values()]
 
     def _receive(self) -> None:
+        for _, report in self.hub.receive():
+            self.inbox.put(report)
         for link in self.links.connected():
             self.settle_link(self.links.watch(link), link)
             while link.channel and (data := link.channel.receive()) is not None:
@@ -111,13 +112,13 @@ class DecodeControl(ControlLoop[DecodeItem]):
                 if (link := self.links.current.get(item.bootstrap)) is not None:
                     self.settle_link(self.links.resolved(link, item), link)
             case PeerUnusable():
-                if (link := self.links.by_key(item.link)) is not None:
-                    self.links.lack_source(link, item.detail)
+                if (link := self.links.of_lane(item.lane)) is not None:
+                    self.links.lack_source(link, item.lane, item.detail)
             case ReadFinished():
                 self._read_finished(item)
             case RoomFenced():
                 if (room := self.steps.rooms.get(item.rid)) is not None:
-                    self.steps.apply(room, DecodeEvent.FENCED)
+                    self.steps.fenced(room)
 
     def _abandon(self, item: DecodeItem, detail: str) -> None:
         room = self.steps.rooms.get(getattr(item, "rid", ""))
@@ -151,6 +152,7 @@ class DecodeControl(ControlLoop[DecodeItem]):
 
     def _leave(self) -> None:
         self.links.leave()
+        self.hub.close()
 
     # -- links -----------------------------------------------------------------------------------------------
 
@@ -184,7 +186,7 @@ class DecodeControl(ControlLoop[DecodeItem]):
             reason, detail = refusal or (FailReason.UNREACHABLE, asked.bootstrap)
             self.events.put(Failed(asked.rid, reason, detail))
             return
-        size = self.geometry.page_size
+        size = self.page_size
         room = DecodeRoom(asked, link, -(-asked.prompt_tokens // size), asked.prefix_tokens // size)
         room.deadline = self.clock.monotonic() + self.config.pairing_timeout_s
         self.steps.rooms[asked.rid] = self.steps.numbers[asked.room] = room
@@ -211,7 +213,7 @@ class DecodeControl(ControlLoop[DecodeItem]):
             return
         room.pages, room.is_granted = granted.pages, True
         if granted.prefix_tokens is not None:
-            room.prefix_pages = granted.prefix_tokens // self.geometry.page_size
+            room.prefix_pages = granted.prefix_tokens // self.page_size
         if len(granted.pages) != room.total_pages:
             raise ValueError(f"granted {len(granted.pages)} pages for a prompt of {room.total_pages}")
         self.steps.apply(room, DecodeEvent.GRANT)
@@ -225,7 +227,8 @@ class DecodeControl(ControlLoop[DecodeItem]):
         room.reads -= 1
         if report.reason is None:
             room.record.kv_bytes += report.size_bytes
-            room.record.transfer_s += report.seconds
+            room.lane_seconds[report.lane] = room.lane_seconds.get(report.lane, 0.0) + report.seconds
+            room.record.transfer_s = max(room.lane_seconds.values())
             self.steps.finish_reading(room)
             return
         room.has_failed_read = report.reason is not FailReason.CHECKSUM_MISMATCH

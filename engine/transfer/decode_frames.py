@@ -110,20 +110,17 @@ class DecodeFrames:
 
     def _wrong(self, room: DecodeRoom, ready: frames.Ready) -> str | None:
         """Return what makes a chunk unusable: everything here comes from another process."""
-        place = room.link.place
-        if place is None or not ready.pages:
+        if not ready.pages:
             return "no pages"
-        if not all(0 <= page < place.layout.pages for page in ready.pages):
+        if not all(0 <= page < room.link.pages for page in ready.pages):
             return "a page outside the source's pool"
         end = ready.first_page + len(ready.pages)
         if end > room.total_pages or ready.last != (end == room.total_pages):
             return f"chunk ends at page {end} of {room.total_pages}, last: {ready.last}"
         if ready.last and ready.first_token is None:
             return "the last chunk brings no token"
-        if (
-            self._control.config.checksums
-            and len(ready.checksums) != 4 * len(ready.pages) * self._control.geometry.kv_heads
-        ):
+        sizes = [4 * len(ready.pages) * rank.geometry.kv_heads for rank in room.link.ranks]
+        if self._control.config.checksums and [len(sums) for sums in ready.checksums] != sizes:
             return "checksums missing or of the wrong length"
         return None
 

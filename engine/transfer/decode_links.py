@@ -8,12 +8,22 @@ from enum import StrEnum
 from engine.transfer.canary_result import CanaryResult
 from engine.transfer.channel import DecodeChannel
 from engine.transfer.clocks import PeerPulse
+from engine.transfer.frames import RankPool
+from engine.transfer.head_runs import HeadRun
 from engine.transfer.outbox import Outbox
 from engine.transfer.registry import RegistryRecord
-from engine.transfer.runs import Place
 
 NO_SOURCE = -1
-"""No agent for the prefill's pool: its data plane died, or NIXL fails here. READs fail until the next HELLO."""
+"""A lane has no agent: a data plane of the prefill died, or NIXL fails here. READs fail until the next HELLO."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """What one rank of ours reads from one rank of the prefill; see `engine.transfer.read_orders`."""
+
+    key: str
+    """No other lane of this process has it."""
+    heads: HeadRun
 
 
 class LinkPhase(StrEnum):
@@ -35,11 +45,14 @@ class Link:
     phase: LinkPhase = LinkPhase.LOOKING_UP
     record: RegistryRecord | None = None
     channel: DecodeChannel | None = None
-    place: Place | None = None
-    """The prefill's pool, from its HELLO."""
+    ranks: list[RankPool] = field(default_factory=list)
+    """The prefill's pools, from its last HELLO."""
+    lanes: tuple[Lane, ...] = ()
+    """Empty before the first HELLO, and where the contract refuses."""
     source: int = NO_SOURCE
-    """Which data-plane process of the prefill we read from."""
-    tp: int = 1
+    """Which HELLO of the prefill we read by."""
+    opened: dict[str, int] = field(default_factory=dict)
+    """Lane -> which data-plane process of its source rank an agent was ordered for."""
     refused: str | None = None
     """Contract fields that differ: the link stays up, its rooms are refused."""
     outbox: Outbox = field(default_factory=Outbox)
@@ -63,6 +76,15 @@ class Link:
     def instance(self) -> str:
         """Return the prefill's name, or its bootstrap address before the lookup."""
         return self.record.instance if self.record else self.bootstrap
+
+    @property
+    def pages(self) -> int:
+        """Return how many pages the prefill's pools have, 0 before its HELLO."""
+        return self.ranks[0].geometry.pages if self.ranks else 0
+
+    def lane(self, key: str) -> Lane | None:
+        """Return the lane of that key."""
+        return next((lane for lane in self.lanes if lane.key == key), None)
 
     @property
     def key(self) -> str:

@@ -70,7 +70,11 @@ class DecodeRoom:
     next_page: int = 0
     """First page of the next chunk."""
     reads: int = 0
-    """Posted and not answered yet."""
+    """Posted, over all lanes, and not answered yet."""
+    fences: int = 0
+    """Ordered, one a lane, and not answered yet."""
+    lane_seconds: dict[str, float] = field(default_factory=dict)
+    """From post to DONE, by lane: they read side by side."""
     has_failed_read: bool = False
     """A READ ended in an error: only the read thread can tell when its pages are out of reach."""
     last_seen: bool = False

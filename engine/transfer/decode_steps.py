@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from engine.observe.records import Stage
 from engine.transfer import frames
+from engine.transfer.checksums import sums_of_heads
+from engine.transfer.decode_links import Lane
 from engine.transfer.decode_rooms import DecodeRoom
 from engine.transfer.frames import Frame
 from engine.transfer.interface import Failed, FailReason, Fenced, Landed, WantPages
 from engine.transfer.meaning import DECODE_SENDS, FORGETS
 from engine.transfer.outbox import key_of
-from engine.transfer.read_worker import FenceRoom, Order, PostRead
+from engine.transfer.read_orders import FenceRoom, Order, PostRead
 from engine.transfer.rooms import Action, DecodeEvent, DecodeState, decode_step, shown
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ FENCE_LIMIT_S = 10.0
 class DecodeSteps:
     """All rooms of a decode; part of its control thread. `order` goes to the read thread."""
 
-    def __init__(self, control: DecodeControl, order: Callable[[Order], None]) -> None:
+    def __init__(self, control: DecodeControl, order: Callable[[int, Order], None]) -> None:
         self.rooms: dict[str, DecodeRoom] = {}
         """By rid."""
         self.numbers: dict[int, DecodeRoom] = {}
@@ -151,14 +153,20 @@ class DecodeSteps:
                 continue
             start = ready.first_page + skip
             target = room.pages[start : start + len(source)]
-            sums = (
-                ready.checksums[4 * self._control.geometry.kv_heads * skip :] if self._control.config.checksums else b""
-            )
-            room.reads += 1
-            self._order(PostRead(room.link.key, room.rid, start, source, target, sums))
+            for lane in room.link.lanes:
+                sums = self._sums(room, ready, skip, lane)
+                room.reads += 1
+                self._order(lane.heads.reader_rank, PostRead(lane.key, room.rid, start, source, target, sums))
             self._control.journal.mark(room.record, Stage.READING)
         room.waiting.clear()
         self.finish_reading(room)
+
+    def _sums(self, room: DecodeRoom, ready: frames.Ready, skip: int, lane: Lane) -> bytes:
+        """Return the checksums of what a lane reads of a chunk from its page `skip` on."""
+        if not self._control.config.checksums:
+            return b""
+        source = lane.heads.source_rank
+        return sums_of_heads(ready.checksums[source], room.link.ranks[source].geometry.kv_heads, skip, lane.heads)
 
     def _fence(self, room: DecodeRoom, _: Frame | None) -> None:
         if room.reads == 0 and not room.has_failed_read:
@@ -166,4 +174,12 @@ class DecodeSteps:
             return
         self._control.counters.fences += 1
         room.deadline = self._control.clock.monotonic() + FENCE_LIMIT_S
-        self._order(FenceRoom(room.link.key, room.rid))
+        room.fences = len(room.link.lanes)
+        for lane in room.link.lanes:
+            self._order(lane.heads.reader_rank, FenceRoom(lane.key, room.rid))
+
+    def fenced(self, room: DecodeRoom) -> None:
+        """Take the answer of one lane; the pages are free when all have answered."""
+        room.fences -= 1
+        if room.fences == 0:
+            self.apply(room, DecodeEvent.FENCED)

@@ -60,11 +60,7 @@ class TransferFacade:
 
     def problems(self) -> list[str]:
         """Return which threads of this package are down."""
-        return [
-            f"thread {state.name} is down: {state.last_error}"
-            for state in self._supervisor.states()
-            if state.name in self.threads and not state.alive
-        ]
+        return self._supervisor.problems(self.threads)
 
     def _start_thread(self, name: str, body: Any) -> None:
         """Start a supervised thread whose body ends at `stop`, though the supervisor may go on longer."""

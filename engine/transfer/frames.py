@@ -60,7 +60,7 @@ class Kind(StrEnum):
 
 
 class Geometry(msgspec.Struct, frozen=True):
-    """Where a rank's KV pool lies and how it is cut; `address` is meaningful to NIXL only."""
+    """Where a rank's KV pool lies and how it is cut; `address` is meaningful to NIXL only, 0 from decode."""
 
     address: int
     layers: int
@@ -72,16 +72,31 @@ class Geometry(msgspec.Struct, frozen=True):
     item_bytes: int
 
 
+class RankPool(msgspec.Struct, frozen=True):
+    """One rank's KV pool and, on prefill, the NIXL agent through which it is read."""
+
+    first_head: int
+    """The model's KV heads `first_head..first_head + geometry.kv_heads` are in it."""
+    geometry: Geometry
+    nixl_metadata: bytes = b""
+    """Empty from decode, which only reads."""
+    source: int = 0
+    """Which of the rank's data-plane processes that agent lives in; 0 from decode."""
+
+    @property
+    def kv_heads(self) -> range:
+        """The KV heads that are in it, in the model's numbering."""
+        return range(self.first_head, self.first_head + self.geometry.kv_heads)
+
+
 class Hello(msgspec.Struct, frozen=True, tag=Kind.HELLO.value):
     instance: str
     role: str
-    tp: int
     contract: dict[str, str]
-    geometry: Geometry
-    nixl_metadata: bytes
-    """Of the prefill's agent; empty from decode, which only reads."""
+    ranks: list[RankPool]
+    """By rank; pages have the same numbers in all of them."""
     source: int = 0
-    """Which of the prefill's data-plane processes that agent lives in; 0 from decode."""
+    """Counts the changes of `ranks`; 0 from decode."""
 
 
 class Offer(msgspec.Struct, frozen=True, tag=Kind.OFFER.value):
@@ -104,8 +119,8 @@ class Ready(msgspec.Struct, frozen=True, tag=Kind.READY.value):
     """Index in the prompt of the chunk's first page."""
     pages: list[int]
     """Pool pages of the source, in prompt order."""
-    checksums: bytes
-    """crc32 as little-endian uint32 `[pages, kv heads]`; empty when switched off."""
+    checksums: list[bytes]
+    """By source rank: crc32 as little-endian uint32 `[pages, kv heads of that rank]`; empty when switched off."""
     last: bool
     first_token: FirstToken | None = None
 
@@ -168,7 +183,6 @@ class Canary(msgspec.Struct, frozen=True, tag=Kind.CANARY.value):
 class CanaryReady(msgspec.Struct, frozen=True, tag=Kind.CANARY_READY.value):
     nonce: bytes
     page: int
-    checksums: bytes
 
 
 class CanaryRead(msgspec.Struct, frozen=True, tag=Kind.CANARY_READ.value):

@@ -12,11 +12,12 @@ from engine import PROTOCOL_VERSION
 from engine.transfer import frames
 from engine.transfer.channel import GOODBYE_LINGER_MS, Connection, DecodeChannel, Sent
 from engine.transfer.clocks import HEARTBEAT_S, PeerPulse
-from engine.transfer.contract import layout_of, mismatch
-from engine.transfer.decode_links import NO_SOURCE, Link, LinkPhase
+from engine.transfer.contract import layout_of, mismatch, ranks_mismatch
+from engine.transfer.decode_links import NO_SOURCE, Lane, Link, LinkPhase
 from engine.transfer.frames import BadFrame, Frame, Kind, kind_of, room_of
+from engine.transfer.head_runs import head_runs
 from engine.transfer.interface import FailReason
-from engine.transfer.read_worker import ClosePeer, OpenPeer, Order
+from engine.transfer.read_orders import ClosePeer, OpenPeer, Order
 from engine.transfer.registry import Resolved
 from engine.transfer.runs import Place
 
@@ -46,7 +47,7 @@ class LinkKeeper:
         self,
         control: DecodeControl,
         context: zmq.Context[zmq.Socket[bytes]],
-        order: Callable[[Order], None],
+        order: Callable[[int, Order], None],
         ask: Callable[[str], None],
     ) -> None:
         self.current: dict[str, Link] = {}
@@ -71,9 +72,9 @@ class LinkKeeper:
         """Return the links that have a channel."""
         return [link for link in self.current.values() if link.channel is not None]
 
-    def by_key(self, key: str) -> Link | None:
-        """Return the current link of that key."""
-        return next((link for link in self.current.values() if link.key == key), None)
+    def of_lane(self, key: str) -> Link | None:
+        """Return the current link that has that lane."""
+        return next((link for link in self.current.values() if link.lane(key) is not None), None)
 
     def of(self, bootstrap: str) -> Link | None:
         """Return the link to a configured prefill, trying at once when it is down; None for a stranger."""
@@ -123,7 +124,7 @@ class LinkKeeper:
         now = self._clock.monotonic()
         if state is Connection.UP and link.phase is LinkPhase.CONNECTING and now >= link.next_beat:
             link.next_beat = now + HEARTBEAT_S
-            self.send(link, self._control.hello(b""))
+            self.send(link, self._control.hello())
         return None
 
     def hear(self, link: Link, data: bytes) -> Frame | None:
@@ -145,42 +146,53 @@ class LinkKeeper:
         return frame
 
     def greeted(self, link: Link, hello: frames.Hello) -> LinkUp | LinkLost | None:
-        """Take the prefill's HELLO: compare contracts, hand its pool to the read thread."""
+        """Take the prefill's HELLO: compare contracts, hand its pools to the read threads."""
         if link.phase is LinkPhase.UP and hello.source != link.source:
-            link.source = hello.source
-            if link.refused is None:
-                self._use_source(link, hello)
+            if [rank.kv_heads for rank in hello.ranks] != [rank.kv_heads for rank in link.ranks]:
+                return LinkLost(FailReason.PEER_GONE, f"{link.instance} deals its KV heads in another way than before")
+            self._use_sources(link, hello)
         if link.phase is not LinkPhase.CONNECTING:
             return None
-        link.tp, link.source = hello.tp, hello.source
-        link.refused = mismatch(self._control.contract, hello.contract)
+        ours, theirs = self._control.ranks, hello.ranks
+        link.refused = mismatch(self._control.contract, hello.contract) or ranks_mismatch(theirs, ours)
         link.phase = LinkPhase.UP
         link.next_beat = 0.0
         self._control.refused.pop(link.instance, None)
         if link.refused is not None:
             self._control.refused[link.instance] = link.refused
-            return LinkUp()
-        self._use_source(link, hello)
+        else:
+            runs = head_runs([rank.kv_heads for rank in theirs], [rank.kv_heads for rank in ours])
+            link.lanes = tuple(Lane(f"{link.key}/{index}", run) for index, run in enumerate(runs))
+        self._use_sources(link, hello)
         return LinkUp()
 
-    def _use_source(self, link: Link, hello: frames.Hello) -> None:
-        """Read from the data plane that a HELLO names; READs that run on an older one begin again."""
-        link.place, link.source = Place(hello.geometry.address, layout_of(hello.geometry)), hello.source
+    def _use_sources(self, link: Link, hello: frames.Hello) -> None:
+        """Read from the data planes that a HELLO names; READs that run on an older one begin again."""
+        link.ranks, link.source = hello.ranks, hello.source
         config = self._config
-        name = f"{config.instance}/{config.incarnation}/0/{link.incarnation}.{link.source}"
-        self._order(OpenPeer(link.key, name, hello.nixl_metadata, link.place))
+        for lane in link.lanes:
+            pool = hello.ranks[lane.heads.source_rank]
+            if link.opened.get(lane.key) == pool.source:
+                continue
+            link.opened[lane.key] = pool.source
+            ours = f"{config.instance}/{config.incarnation}/{lane.heads.reader_rank}"
+            theirs = f"{link.incarnation}.{lane.heads.source_rank}.{lane.heads.source_head}.{pool.source}"
+            place = Place(pool.geometry.address, layout_of(pool.geometry))
+            order = OpenPeer(lane.key, f"{ours}/{theirs}", pool.nixl_metadata, place, lane.heads)
+            self._order(lane.heads.reader_rank, order)
 
-    def lack_source(self, link: Link, detail: str) -> None:
+    def lack_source(self, link: Link, lane: str, detail: str) -> None:
         """Ask anew where the pages are: rooms that hold no READ can wait for the answer."""
         link.source, link.error = NO_SOURCE, detail
+        link.opened.pop(lane, None)
         if link.phase is LinkPhase.UP:
-            self.send(link, self._control.hello(b""))
+            self.send(link, self._control.hello())
 
     def beaten(self, link: Link, beat: frames.Heartbeat) -> None:
         """Take a heartbeat; ask again where the pages are when a HELLO must have been lost."""
         link.pulse.beat(self._clock.monotonic(), beat.loop_tick, beat.longest_step_s)
         if link.phase is LinkPhase.UP and beat.source != link.source:
-            self.send(link, self._control.hello(b""))
+            self.send(link, self._control.hello())
 
     def tick(self, link: Link, now: float) -> LinkLost | None:
         """Heartbeat, repeats and the silence clock; for a link that is down the next attempt."""
@@ -235,7 +247,8 @@ class LinkKeeper:
         link.retry_at = self._clock.monotonic() + RETRY_S
         link.outbox = type(link.outbox)()
         self._control.refused.pop(link.instance, None)
-        self._order(ClosePeer(link.key))
+        for lane in link.lanes:
+            self._order(lane.heads.reader_rank, ClosePeer(lane.key))
         channel, link.channel = link.channel, None
         if channel is not None:
             channel.close()

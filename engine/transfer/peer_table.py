@@ -10,7 +10,7 @@ from engine import PROTOCOL_VERSION
 from engine.transfer import frames
 from engine.transfer.channel import PrefillChannel, Sent
 from engine.transfer.clocks import HEARTBEAT_S, PeerPulse
-from engine.transfer.contract import mismatch
+from engine.transfer.contract import mismatch, ranks_mismatch
 from engine.transfer.frames import BadFrame, Envelope, Frame, Hello, Kind, kind_of, room_of
 from engine.transfer.prefill_rooms import DecodePeer
 
@@ -25,7 +25,6 @@ class PeerTable:
 
     def __init__(self, control: PrefillControl, context: zmq.Context[zmq.Socket[bytes]]) -> None:
         self.known: dict[bytes, DecodePeer] = {}
-        self.nixl_metadata = b""
         self.channel = PrefillChannel(context, control.config.host, control.key)
         self._control = control
         self._broken: list[DecodePeer] = []
@@ -67,12 +66,14 @@ class PeerTable:
                 return
             now = self._control.clock.monotonic()
             peer = self.known[routing_id] = DecodePeer(routing_id, incarnation, hello, PeerPulse(now))
-            peer.refused = mismatch(self._control.contract, hello.contract)
+            peer.refused = mismatch(self._control.contract, hello.contract) or ranks_mismatch(
+                self._control.ranks, hello.ranks
+            )
             self._control.refused.pop(peer.instance, None)
             if peer.refused is not None:
                 self._control.refused[peer.instance] = peer.refused
-        if self.nixl_metadata:
-            self.send(peer, self._control.hello(self.nixl_metadata))
+        if self._control.sources.is_readable:
+            self.send(peer, self._control.hello())
 
     def forget(self, peer: DecodePeer) -> None:
         """Drop a peer and all that it was not told."""

@@ -30,7 +30,7 @@ class Sum(msgspec.Struct, frozen=True, tag="sum"):
     pages: list[int]
 
 
-class Stir(msgspec.Struct, frozen=True, tag="stir"):
+class PollTightly(msgspec.Struct, frozen=True, tag="poll_tightly"):
     """A reader is about to read or to connect: poll tightly for a while."""
 
     rooms_reading: int
@@ -64,7 +64,7 @@ class Unusable(msgspec.Struct, frozen=True, tag="unusable"):
     error: str
 
 
-ToPlane = Open | Sum | Stir | Ping
+ToPlane = Open | Sum | PollTightly | Ping
 FromPlane = Opened | Summed | Pong | Unusable
 
 _encoder = msgspec.msgpack.Encoder()

@@ -34,8 +34,8 @@ from engine.transfer.plane_messages import (
     Opened,
     Ping,
     PlaneClosed,
+    PollTightly,
     Pong,
-    Stir,
     Sum,
     Summed,
     ToPlane,
@@ -79,7 +79,7 @@ class DataPlane:
         match order:
             case Sum(pages):
                 send(self._channel, self._sum(pages))
-            case Stir(rooms_reading):
+            case PollTightly(rooms_reading):
                 self._rooms_reading = rooms_reading
                 self._hot_until = time.monotonic() + HOT_S
             case Ping():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Event as ThreadEvent
 
 import msgspec
@@ -9,25 +10,29 @@ import zmq
 
 from engine.clock import Clock
 from engine.config import EngineConfig
+from engine.kvcache.layout import KVLayout
 from engine.observe.journal import Journal
 from engine.transfer import frames
 from engine.transfer.canary import CanarySource
 from engine.transfer.clocks import PeerPulse
 from engine.transfer.control import ControlLoop, reason_of_end
-from engine.transfer.frames import Frame, Geometry, Kind, kind_of
+from engine.transfer.frames import Frame, Kind, kind_of
 from engine.transfer.interface import Failed, FailReason
 from engine.transfer.meaning import PREFILL_HEARS, PREFILL_HEARS_ACK_OF
 from engine.transfer.peer_table import PeerTable
 from engine.transfer.plane_messages import Opened
 from engine.transfer.prefill_rooms import DecodePeer, FailLeg, Leg, PrefillRoom
-from engine.transfer.prefill_steps import ENDED, READABLE, PrefillSteps
+from engine.transfer.prefill_steps import ENDED, PrefillSteps
+from engine.transfer.rank_link import InstanceRanks
 from engine.transfer.rooms import Action, PrefillEvent, PrefillState, prefill_step
-from engine.transfer.source_worker import ChunkSummed, SourceChanged, SourceWorker
+from engine.transfer.source_orders import Chunk, SourceChanged, SourceOrder
+from engine.transfer.source_ranks import FromRank, SourceRanks
 
 MOST_UNPAIRED = 4096
 """Parked offers and tombstones kept; above it the oldest is forgotten."""
 
-PrefillItem = Leg | FailLeg | ChunkSummed | SourceChanged
+
+PrefillItem = Leg | FailLeg | Chunk | FromRank
 
 
 class PrefillControl(ControlLoop[PrefillItem]):
@@ -37,22 +42,26 @@ class PrefillControl(ControlLoop[PrefillItem]):
         self,
         config: EngineConfig,
         contract: dict[str, str],
-        geometry: Geometry,
-        page_bytes: int,
+        layout: KVLayout,
+        ranks: InstanceRanks,
         clock: Clock,
         journal: Journal,
         stopping: ThreadEvent,
+        own: Callable[[SourceOrder], None],
     ) -> None:
-        super().__init__(config, contract, geometry, clock, journal, stopping)
-        self._worker: SourceWorker | None = None
+        """`own` takes the orders for rank 0's source worker."""
+        super().__init__(config, contract, layout, ranks, clock, journal, stopping)
+        self.sources = SourceRanks(self, self._context, ranks, own)
         self.canary: CanarySource | None = None
         self.peers = PeerTable(self, self._context)
-        self.steps = PrefillSteps(self, page_bytes)
+        heads = len({head for held in ranks.kv_heads for head in held})
+        self.steps = PrefillSteps(self, msgspec.structs.replace(layout, kv_heads=heads).page_bytes)
 
-    def serve(self, worker: SourceWorker, opened: Opened) -> None:
-        """Take the data-plane thread and what decodes need to reach its agent. Called before the threads start."""
-        self._worker = worker
-        self._use_source(SourceChanged(1, opened.metadata, opened.address))
+    def serve(self, opened: Opened) -> None:
+        """Take what decodes need to reach rank 0's agent, and wait for the other ranks. Before the threads start."""
+        self.sources.use(0, SourceChanged(1, opened.metadata, opened.address))
+        for rank, report in self.sources.hub.await_ranks():
+            self.inbox.put(FromRank(rank, report))
 
     @property
     def rooms(self) -> dict[int, PrefillRoom]:
@@ -62,12 +71,13 @@ class PrefillControl(ControlLoop[PrefillItem]):
     # -- the loop's frame ------------------------------------------------------------------------------------
 
     def _sockets(self) -> list[zmq.Socket[bytes]]:
-        return self.peers.channel.sockets
+        return [*self.peers.channel.sockets, *self.sources.hub.sockets()]
 
     def _pulses(self) -> list[PeerPulse]:
         return [peer.pulse for peer in self.peers.known.values()]
 
     def _receive(self) -> None:
+        self.sources.receive()
         for peer in self.peers.lost_by_sending():
             self._lose(peer, FailReason.PEER_GONE, f"the connection to {peer.instance} broke")
         while (received := self.peers.channel.receive()) is not None:
@@ -81,7 +91,7 @@ class PrefillControl(ControlLoop[PrefillItem]):
             for older in self.peers.replaced_by(routing_id, envelope.src):
                 self._lose(older, FailReason.PEER_GONE, f"{older.instance} came back on another connection")
             self.peers.greet(routing_id, envelope.src, frame)
-            self.stir()
+            self.sources.stir()
             return
         peer = self.peers.known.get(routing_id)
         if peer is None:
@@ -102,11 +112,10 @@ class PrefillControl(ControlLoop[PrefillItem]):
             case FailLeg():
                 if (room := self.steps.by_rid.get(item.rid)) is not None:
                     self.steps.apply(room, PrefillEvent.FAIL, item.reason, item.detail)
-            case ChunkSummed():
-                self._chunk(item)
-            case SourceChanged():
-                self._use_source(item)
-                self.stir()
+            case Chunk():
+                self.sources.hub.tell_all(item)
+            case FromRank():
+                self.sources.hear(item)
 
     def _abandon(self, item: PrefillItem, detail: str) -> None:
         room = self.steps.by_rid.get(getattr(item, "rid", ""))
@@ -135,6 +144,7 @@ class PrefillControl(ControlLoop[PrefillItem]):
 
     def _leave(self) -> None:
         self.peers.leave()
+        self.sources.hub.close()
 
     def _expire(self, room: PrefillRoom) -> None:
         missing = "offer from decode" if room.state is PrefillState.ANNOUNCED else "prefill leg"
@@ -164,20 +174,7 @@ class PrefillControl(ControlLoop[PrefillItem]):
         for room in self._rooms_of(peer):
             self.steps.apply(room, PrefillEvent.PEER_GONE, reason, detail)
 
-    def stir(self) -> None:
-        if self._worker is not None:
-            self._worker.rooms_reading = sum(room.state in READABLE for room in self.steps.rooms.values())
-            self._worker.stir()
-
-    def _use_source(self, changed: SourceChanged) -> None:
-        """Tell every decode where the pages are now; while there is no data plane, HELLO is not answered."""
-        self.source_number = changed.number
-        self.peers.nixl_metadata = changed.metadata
-        self.geometry = msgspec.structs.replace(self.geometry, address=changed.address)
-        for peer in list(self.peers.known.values()) if changed.metadata else ():
-            self.peers.send(peer, self.hello(changed.metadata))
-
-    # -- from the loop and the data-plane thread -------------------------------------------------------------------
+    # -- from the loop -----------------------------------------------------------------------------------------
 
     def _announce(self, leg: Leg) -> None:
         room = self.steps.rooms.get(leg.room) or self.steps.new_room(leg.room)
@@ -192,18 +189,6 @@ class PrefillControl(ControlLoop[PrefillItem]):
         difference = leg.difference(room.offer) if room.offer else None
         event = PrefillEvent.LEG_DIFFERS if difference else PrefillEvent.LEG
         self.steps.apply(room, event, FailReason.PROMPT_MISMATCH if difference else None, difference or "")
-
-    def _chunk(self, summed: ChunkSummed) -> None:
-        room = self.steps.by_rid.get(summed.rid)
-        if room is None:
-            return
-        if summed.error:
-            self.steps.apply(room, PrefillEvent.FAIL, FailReason.READ_FAILED, f"checksums failed: {summed.error}")
-            return
-        chunk = summed.chunk
-        last = chunk.first is not None
-        ready = frames.Ready(room.number, chunk.first_page, list(chunk.pages), summed.checksums, last, chunk.first)
-        self.steps.apply(room, PrefillEvent.LAST_CHUNK if last else PrefillEvent.CHUNK, frame=ready)
 
     # -- frames ----------------------------------------------------------------------------------------------
 
@@ -228,8 +213,7 @@ class PrefillControl(ControlLoop[PrefillItem]):
             case frames.Nack():
                 self._nacked(peer, frame)
             case frames.Canary() if self.canary is not None:
-                if (ready := self.canary.asked(peer, frame)) is not None:
-                    self.peers.send(peer, ready)
+                self.canary.asked(peer, frame)
             case frames.CanaryRead() if self.canary is not None:
                 self.canary.told(peer, frame)
             case _:

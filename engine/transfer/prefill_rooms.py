@@ -67,5 +67,7 @@ class PrefillRoom:
     offer: Offer | None = None
     peer: DecodePeer | None = None
     deadline: float = float("inf")
+    sums: dict[int, dict[int, bytes]] = field(default_factory=dict)
+    """First page of a chunk -> rank -> its checksums, until every rank has sent them."""
     reason: FailReason | None = None
     detail: str = ""

@@ -75,7 +75,7 @@ class PrefillSteps:
         if room.state is PrefillState.ABSENT:
             self.drop(room)
         if (before in READABLE) != (room.state in READABLE):
-            self._control.stir()
+            self._control.sources.stir()
 
     def _entered(self, room: PrefillRoom, before: PrefillState) -> None:
         state = room.state
@@ -130,7 +130,7 @@ class PrefillSteps:
     def _send_ready(self, room: PrefillRoom, frame: Frame | None) -> None:
         assert room.leg is not None and room.peer is not None and isinstance(frame, frames.Ready)
         room.leg.record.kv_bytes += len(frame.pages) * self._page_bytes
-        self._control.stir()
+        self._control.sources.stir()
         self._say(room.peer, Action.SEND_READY, frame)
 
     def _send_committed(self, room: PrefillRoom, _: Frame | None) -> None:

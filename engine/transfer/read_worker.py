@@ -1,6 +1,7 @@
-"""Decode's NIXL thread: posts READs, polls and verifies them, and fences (invariant 3).
+"""A decode rank's NIXL thread: posts READs, polls and verifies them, and fences (invariant 3).
 
-One agent per link to a prefill incarnation. Only this thread touches agents, so dropping one is enough to
+A *lane* is what this rank reads from one rank of one prefill incarnation: a run of heads, by an agent of its own. Only
+this thread touches agents, so dropping one is enough to
 know that no byte can arrive any more. Its state outlives the thread body: after a crash the next body goes on
 with it.
 """
@@ -21,6 +22,17 @@ from engine.transfer.checksums import differing_page
 from engine.transfer.inbox import Inbox
 from engine.transfer.interface import FailReason
 from engine.transfer.nixl_backend import Agent, Read, ReadState
+from engine.transfer.read_orders import (
+    ClosePeer,
+    FenceRoom,
+    OpenPeer,
+    Order,
+    PeerUnusable,
+    PostRead,
+    ReadFinished,
+    Report,
+    RoomFenced,
+)
 from engine.transfer.runs import Place, descriptors, merge
 
 log = logging.getLogger(__name__)
@@ -30,75 +42,6 @@ IDLE_WAIT_MS = 100
 POLL_PAUSE_S = 50e-6
 STALLED_AFTER_S = 0.1
 STALLED_PAUSE_S = 1e-3
-
-
-@dataclass(frozen=True, slots=True)
-class OpenPeer:
-    """Make an agent for a link; `agent_name` gets the generation appended."""
-
-    link: str
-    agent_name: str
-    metadata: bytes
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class ClosePeer:
-    """The incarnation is gone: drop its agent; its fences are then done."""
-
-    link: str
-
-
-@dataclass(frozen=True, slots=True)
-class PostRead:
-    """Read one chunk: `source_pages[i]` into `target_pages[i]`, then compare with `checksums`."""
-
-    link: str
-    rid: str
-    index: int
-    source_pages: tuple[int, ...]
-    target_pages: tuple[int, ...]
-    checksums: bytes
-    """As `page_checksums` returns them; empty: not verified."""
-
-
-@dataclass(frozen=True, slots=True)
-class FenceRoom:
-    """Make sure that no READ of this room can touch its pages; `RoomFenced` follows."""
-
-    link: str
-    rid: str
-
-
-Order = OpenPeer | ClosePeer | PostRead | FenceRoom
-
-
-@dataclass(frozen=True, slots=True)
-class PeerUnusable:
-    """No agent could be made for a link."""
-
-    link: str
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReadFinished:
-    """A chunk was read and verified, or `reason` says why not."""
-
-    rid: str
-    index: int
-    size_bytes: int
-    seconds: float
-    reason: FailReason | None = None
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class RoomFenced:
-    rid: str
-
-
-Report = PeerUnusable | ReadFinished | RoomFenced
 
 
 @dataclass(slots=True)
@@ -151,8 +94,8 @@ class ReadWorker:
         while not self._stopping.is_set():
             self._pause()
             self.turn()
-        for link in list(self._peers):
-            self._close(link)
+        for lane in list(self._peers):
+            self._close(lane)
 
     def turn(self) -> None:
         """Carry out the orders that wait, then look at every READ and fence once."""
@@ -187,11 +130,11 @@ class ReadWorker:
             case OpenPeer():
                 self._connect(order)
             case ClosePeer():
-                self._close(order.link)
+                self._close(order.lane)
             case PostRead():
                 self._post(order)
             case FenceRoom():
-                peer = self._peers.get(order.link)
+                peer = self._peers.get(order.lane)
                 if peer is None:
                     self._report(RoomFenced(order.rid))
                 else:
@@ -199,16 +142,16 @@ class ReadWorker:
 
     def _connect(self, opened: OpenPeer, generation: int = 0) -> None:
         """Read from this source by a new agent; READs that ran on an older one begin again."""
-        old = self._peers.pop(opened.link, None)
+        old = self._peers.pop(opened.lane, None)
         again = [] if old is None else self._settle(old)
         try:
             agent, remote = self._new_agent(opened, generation)
         except TransferError as error:
             for order in again:
                 self._finish(order, 0.0, FailReason.READ_FAILED, str(error))
-            self._report(PeerUnusable(opened.link, str(error)))
+            self._report(PeerUnusable(opened.lane, str(error)))
             return
-        self._peers[opened.link] = _Peer(opened, agent, remote, generation)
+        self._peers[opened.lane] = _Peer(opened, agent, remote, generation)
         for order in again:
             self._post(order)
 
@@ -220,8 +163,8 @@ class ReadWorker:
             agent.drop([])
             raise
 
-    def _close(self, link: str) -> None:
-        peer = self._peers.pop(link, None)
+    def _close(self, lane: str) -> None:
+        peer = self._peers.pop(lane, None)
         if peer is not None:
             for order in self._settle(peer):
                 self._finish(order, 0.0, FailReason.PEER_GONE, "the link was closed")
@@ -235,12 +178,12 @@ class ReadWorker:
         return [running.order for (rid, _), running in peer.running.items() if rid not in peer.fences]
 
     def _post(self, order: PostRead) -> None:
-        peer = self._peers.get(order.link)
+        peer = self._peers.get(order.lane)
         if peer is None:
-            self._finish(order, 0.0, FailReason.READ_FAILED, "no agent for this link")
+            self._finish(order, 0.0, FailReason.READ_FAILED, "no agent for this lane")
             return
         runs = merge(order.source_pages, order.target_pages)
-        here, there = descriptors(peer.opened.place, self._here, runs)
+        here, there = descriptors(peer.opened.place, self._here, runs, peer.opened.heads)
         started = self._clock.monotonic()
         read = peer.agent.read(peer.remote, here, there)
         peer.running[order.rid, order.index] = _Running(order, read, started)
@@ -261,16 +204,23 @@ class ReadWorker:
                 self._verify(running.order, seconds)
 
     def _verify(self, order: PostRead, seconds: float) -> None:
-        page = differing_page(self._pool, order.target_pages, order.checksums) if order.checksums else None
+        heads = self._heads(order)
+        page = differing_page(self._pool, order.target_pages, order.checksums, heads) if order.checksums else None
         if page is None:
             self._finish(order, seconds)
             return
         detail = f"page {order.index + page} of the prompt differs from what prefill computed"
         self._finish(order, seconds, FailReason.CHECKSUM_MISMATCH, detail)
 
+    def _heads(self, order: PostRead) -> range:
+        """Return the places in this pool that an order's READ writes."""
+        peer = self._peers.get(order.lane)
+        return range(0) if peer is None else peer.opened.heads.in_reader
+
     def _finish(self, order: PostRead, seconds: float, reason: FailReason | None = None, detail: str = "") -> None:
-        size = len(order.target_pages) * self._pool.layout.page_bytes
-        self._report(ReadFinished(order.rid, order.index, size, seconds, reason, detail))
+        layout = self._pool.layout
+        size = len(order.target_pages) * len(self._heads(order)) * layout.page_bytes // layout.kv_heads
+        self._report(ReadFinished(order.lane, order.rid, order.index, size, seconds, reason, detail))
 
     def _fence(self, peer: _Peer) -> None:
         """Report rooms whose READs are all DONE; an agent with others is dropped, which settles them.

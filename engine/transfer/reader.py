@@ -14,12 +14,12 @@ from engine.observe.journal import Journal
 from engine.observe.records import PeerTransfer, RoomRecord, Sample
 from engine.observe.threads import Supervisor
 from engine.transfer.canary import CanaryReader
-from engine.transfer.contract import geometry_of
 from engine.transfer.decode_control import DecodeControl
 from engine.transfer.decode_links import LinkPhase
 from engine.transfer.decode_rooms import FailRoom, GrantPages, OpenRoom, RefuseRoom
 from engine.transfer.facade import TransferFacade, prompt_hash
 from engine.transfer.interface import FailReason
+from engine.transfer.rank_link import InstanceRanks
 from engine.transfer.read_worker import ReadWorker
 from engine.transfer.registry import Resolver
 from engine.transfer.rooms import shown
@@ -48,8 +48,10 @@ class DecodeReader(TransferFacade):
         clock: Clock,
         journal: Journal,
         supervisor: Supervisor,
+        ranks: InstanceRanks,
         end_instance: Callable[[str], None] = end_process,
     ) -> None:
+        """`pool` is rank 0's; the other ranks have a `RankTransfer` each."""
         stopping = ThreadEvent()
         self._config = config
         self._pool = pool
@@ -58,19 +60,20 @@ class DecodeReader(TransferFacade):
         self._control = DecodeControl(
             config,
             contract,
-            geometry_of(pool),
+            pool.layout,
+            ranks,
             clock,
             journal,
             stopping,
-            order=self._worker.orders.put,
+            own=self._worker.orders.put,
             ask=self._resolver.ask,
             end_instance=end_instance,
         )
         super().__init__(self._control, supervisor, stopping)
 
     def use_canary_page(self, page: int) -> None:
-        """Read canaries into this page of the pool, which no ledger hands out. Before `start`."""
-        send, order = self._control.links.send, self._worker.orders.put
+        """Read canaries into this page of every pool, which no ledger hands out. Before `start`."""
+        send, order = self._control.links.send, self._control.hub.tell
         self._control.canary = CanaryReader(self._pool, page, self._control.clock, send, order)
 
     def peer_transfers(self) -> list[PeerTransfer]:
@@ -79,7 +82,11 @@ class DecodeReader(TransferFacade):
         return [] if canary is None else canary.rows(list(self._control.links.current.values()))
 
     def start(self) -> None:
-        """Start the threads and reach for every configured prefill; does not wait for any."""
+        """Start the threads and reach for every configured prefill; does not wait for any, only for our own ranks.
+
+        Raises TransferError when one of those does not come.
+        """
+        self._control.hub.await_ranks()
         self._control.links.dial_all()
         self._start_thread("transfer-control", self._control.run)
         self._start_thread("transfer-nixl", self._worker.run)
@@ -113,8 +120,8 @@ class DecodeReader(TransferFacade):
         self._control.inbox.put(FailRoom(rid, reason, detail))
 
     def problems(self) -> list[str]:
-        """Return dead threads, and that no prefill works when there should be one."""
-        found = super().problems()
+        """Return dead threads on any rank, and that no prefill works when there should be one."""
+        found = super().problems() + self._control.hub.problems()
         links = list(self._control.links.current.values())
         if links and not any(link.is_working for link in links):
             reasons = "; ".join(f"{link.bootstrap}: {link.error or link.phase}" for link in links)
@@ -126,5 +133,6 @@ class DecodeReader(TransferFacade):
         found = self._samples([shown(room.state) for room in list(self._control.rooms.values())])
         links = list(self._control.links.current.values())
         found.append(Sample("transfer_peers", sum(link.phase is LinkPhase.UP for link in links)))
-        found.append(Sample("transfer_agents_dropped_total", self._worker.agents_dropped))
+        dropped = self._worker.agents_dropped + self._control.hub.losses()
+        found.append(Sample("transfer_agents_dropped_total", dropped))
         return found

@@ -2,7 +2,8 @@
 
 In the layout `[layer][K|V][head][page][slot][dim]` neighbouring pages of one head are one contiguous piece,
 so a run of n neighbouring pages (in the source and in the target alike) costs layers x 2 x heads descriptors
-instead of n times as many. Few long descriptors are what NIXL is fast with.
+instead of n times as many. Few long descriptors are what NIXL is fast with. With tensor parallel a READ takes the
+heads that both ranks hold, which need not lie at the same place in the two pools.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from engine.kvcache.layout import KVLayout
+from engine.transfer.head_runs import HeadRun
 
 Descriptors = npt.NDArray[np.uint64]
 """`[n, 3]`: address, length in bytes, device."""
@@ -28,9 +31,8 @@ class Run:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A pool in some process's memory."""
+class Place(msgspec.Struct, frozen=True):
+    """A rank's pool in some process's memory."""
 
     address: int
     layout: KVLayout
@@ -51,22 +53,26 @@ def merge(source_pages: Sequence[int], target_pages: Sequence[int]) -> list[Run]
     return runs
 
 
-def descriptors(source: Place, target: Place, runs: Sequence[Run]) -> tuple[Descriptors, Descriptors]:
+def descriptors(source: Place, target: Place, runs: Sequence[Run], heads: HeadRun) -> tuple[Descriptors, Descriptors]:
     """Return (target side, source side) descriptors of `runs`, row i of one matching row i of the other.
 
-    Both layouts must agree in everything but `pages` (the contract saw to that).
+    Both layouts must agree in everything but `pages` and `kv_heads` (the contract saw to that).
     """
-    counts = np.array([run.count for run in runs], dtype=np.uint64)
-    here = _rows(target, np.array([run.target for run in runs], dtype=np.uint64), counts)
-    there = _rows(source, np.array([run.source for run in runs], dtype=np.uint64), counts)
-    return here, there
+    counts, sources, targets = (
+        np.array(numbers, dtype=np.uint64)
+        for numbers in zip(*((run.count, run.source, run.target) for run in runs), strict=True)
+    )
+    return _rows(target, targets, counts, heads.in_reader), _rows(source, sources, counts, heads.in_source)
 
 
-def _rows(place: Place, first_pages: npt.NDArray[np.uint64], counts: npt.NDArray[np.uint64]) -> Descriptors:
+def _rows(
+    place: Place, first_pages: npt.NDArray[np.uint64], counts: npt.NDArray[np.uint64], heads: range
+) -> Descriptors:
     layout = place.layout
     piece = np.uint64(layout.piece_bytes)
-    heads = np.arange(layout.layers * 2 * layout.kv_heads, dtype=np.uint64)
-    starts = np.uint64(place.address) + heads * np.uint64(layout.pages) * piece
+    planes = np.arange(layout.layers * 2, dtype=np.uint64) * np.uint64(layout.kv_heads)
+    held = planes[:, None] + np.array(heads, dtype=np.uint64)
+    starts = np.uint64(place.address) + held.ravel() * np.uint64(layout.pages) * piece
     addresses = starts[:, None] + first_pages[None, :] * piece
     rows = np.zeros((addresses.size, 3), dtype=np.uint64)
     rows[:, 0] = addresses.ravel()

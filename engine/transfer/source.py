@@ -11,13 +11,15 @@ from engine.observe.journal import Journal
 from engine.observe.records import PeerTransfer, RoomRecord, Sample
 from engine.observe.threads import Supervisor
 from engine.transfer.canary import CanarySource
-from engine.transfer.contract import geometry_of
 from engine.transfer.facade import TransferFacade, prompt_hash
 from engine.transfer.interface import FailReason, FirstToken
 from engine.transfer.prefill_control import PrefillControl
 from engine.transfer.prefill_rooms import FailLeg, Leg
+from engine.transfer.rank_link import InstanceRanks
 from engine.transfer.rooms import shown
-from engine.transfer.source_worker import Chunk, SourceWorker
+from engine.transfer.source_orders import Chunk
+from engine.transfer.source_ranks import FromRank
+from engine.transfer.source_worker import NO_PLANE, SourceWorker, source_agent_name
 
 
 class PrefillSource(TransferFacade):
@@ -33,18 +35,21 @@ class PrefillSource(TransferFacade):
         clock: Clock,
         journal: Journal,
         supervisor: Supervisor,
+        ranks: InstanceRanks,
     ) -> None:
+        """`pool` is rank 0's; the other ranks have a `RankTransfer` each."""
         stopping = ThreadEvent()
-        self._pool = pool
-        page_bytes = pool.layout.page_bytes
-        self._control = PrefillControl(config, contract, geometry_of(pool), page_bytes, clock, journal, stopping)
-        self._worker = SourceWorker(pool, clock, config.checksums, self._control.inbox.put, stopping)
-        self._agent_name = f"{config.instance}/{config.incarnation}/0"
+        self._worker = SourceWorker(
+            pool, clock, config.checksums, lambda report: self._control.inbox.put(FromRank(0, report)), stopping
+        )
+        own = self._worker.orders.put
+        self._control = PrefillControl(config, contract, pool.layout, ranks, clock, journal, stopping, own)
+        self._agent_name = source_agent_name(config, 0)
         super().__init__(self._control, supervisor, stopping)
 
     def use_canary_page(self, page: int) -> None:
-        """Let decodes read this page of the pool, which no ledger hands out, as a canary. Before `start`."""
-        self._control.canary = CanarySource(self._pool, page, self._control.clock)
+        """Let decodes read this page of every pool, which no ledger hands out, as a canary. Before `start`."""
+        self._control.canary = CanarySource(page, self._control.clock, self._control.sources.hub)
 
     def peer_transfers(self) -> list[PeerTransfer]:
         """Return what the last canary of each decode found."""
@@ -59,9 +64,9 @@ class PrefillSource(TransferFacade):
     def start(self) -> None:
         """Start the data-plane process, which registers the pool with NIXL, and the threads; 1 s.
 
-        Raises TransferError.
+        Waits until the other ranks have theirs. Raises TransferError.
         """
-        self._control.serve(self._worker, self._worker.open(self._agent_name))
+        self._control.serve(self._worker.open(self._agent_name))
         self._start_thread("transfer-control", self._control.run)
         self._start_thread("transfer-nixl", self._worker.run)
 
@@ -71,8 +76,8 @@ class PrefillSource(TransferFacade):
         self._control.inbox.put(Leg(rid, room, len(prompt_ids), prompt_hash(prompt_ids), record))
 
     def ready(self, rid: str, first_page: int, pages: list[int], first: FirstToken | None) -> None:
-        """Pages `first_page..` of the prompt are computed, in pool pages `pages`; see the interface."""
-        self._worker.chunks.put(Chunk(rid, first_page, tuple(pages), first))
+        """Pages `first_page..` of the prompt are computed on every rank, in pool pages `pages`; see the interface."""
+        self._control.inbox.put(Chunk(rid, first_page, tuple(pages), first))
 
     def fail(self, rid: str, reason: FailReason, detail: str) -> None:
         """Ask to end a room; `Failed` follows, or `Committed` when that was decided before."""
@@ -81,19 +86,20 @@ class PrefillSource(TransferFacade):
     def stop(self) -> None:
         """Also end the data-plane process."""
         self._stopping.set()
-        self._worker.chunks.wake()
+        self._worker.orders.wake()
         super().stop()
 
     def problems(self) -> list[str]:
-        """Return dead threads, and that there is no data plane just now."""
-        found = super().problems()
+        """Return dead threads, and that there is no data plane just now, on any rank."""
+        found = super().problems() + self._control.sources.hub.problems()
         if self._worker.pid is None:
-            found.append("the data-plane process died; the next one is starting")
+            found.append(NO_PLANE)
         return found
 
     def samples(self) -> list[Sample]:
         """Return the transfer metrics."""
         found = self._samples([shown(room.state) for room in list(self._control.rooms.values())])
         found.append(Sample("transfer_peers", len(self._control.peers.known)))
-        found.append(Sample("transfer_source_restarts_total", self._worker.restarts))
+        restarts = self._worker.restarts + self._control.sources.hub.losses()
+        found.append(Sample("transfer_source_restarts_total", restarts))
         return found

@@ -1,4 +1,4 @@
-"""Prefill's data-plane thread: keeps a data-plane process running and has it checksum finished chunks.
+"""A prefill rank's data-plane thread: keeps a data-plane process running and has it checksum finished chunks.
 
 The process may die (see `engine.transfer.plane_process`): the chunk in hand is given to the next one, and
 `SourceChanged` tells the control thread where readers find the pages now. Rooms live on: their pages never
@@ -14,15 +14,17 @@ import signal
 import socket
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Event
 
 from engine.clock import Clock
+from engine.config import EngineConfig
 from engine.errors import TransferError
 from engine.kvcache.pool import KVPool
+from engine.transfer import canary_page
 from engine.transfer.inbox import Inbox
-from engine.transfer.interface import FirstToken
 from engine.transfer.plane_messages import (
     SLICE_PAGES,
     FromPlane,
@@ -30,12 +32,22 @@ from engine.transfer.plane_messages import (
     Opened,
     Ping,
     PlaneClosed,
-    Stir,
+    PollTightly,
     Sum,
     Summed,
     Unusable,
     receive_answer,
     send,
+)
+from engine.transfer.source_orders import (
+    CanaryFilled,
+    Chunk,
+    ChunkSummed,
+    FillCanary,
+    SourceChanged,
+    SourceOrder,
+    SourceReport,
+    Stir,
 )
 
 log = logging.getLogger(__name__)
@@ -46,43 +58,9 @@ BEAT_S = 1.0
 BEATS_UNANSWERED = 5
 """Beats, not seconds: an instance that was stopped as a whole has lost seconds, but no beats."""
 BACKOFF_S = (0.0, 0.2, 1.0, 5.0)
+NO_PLANE = "the data-plane process died; the next one is starting"
 STEADY_S = 10.0
 """A process that lived that long did not die of its start."""
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Computed pages of a prompt, as the loop reported them."""
-
-    rid: str
-    first_page: int
-    pages: tuple[int, ...]
-    first: FirstToken | None
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkSummed:
-    """A chunk with its checksums, ready to be offered; `error` when they could not be computed."""
-
-    chunk: Chunk
-    checksums: bytes
-    error: str = ""
-
-    @property
-    def rid(self) -> str:
-        return self.chunk.rid
-
-
-@dataclass(frozen=True, slots=True)
-class SourceChanged:
-    """Where readers find the pages from now on; `metadata` is empty while there is no data-plane process."""
-
-    number: int
-    metadata: bytes = b""
-    address: int = 0
-
-
-Report = ChunkSummed | SourceChanged
 
 
 @dataclass(slots=True)
@@ -104,6 +82,11 @@ class _InHand:
     is_asked: bool = False
 
 
+def source_agent_name(config: EngineConfig, rank: int) -> str:
+    """Return the name of a prefill rank's NIXL agent; the number of its process is appended."""
+    return f"{config.instance}/{config.incarnation}/{rank}"
+
+
 class SourceWorker:
     """Owner of the data-plane process."""
 
@@ -112,13 +95,11 @@ class SourceWorker:
         pool: KVPool,
         clock: Clock,
         checksums: bool,
-        report: Callable[[Report], None],
+        report: Callable[[SourceReport], None],
         stopping: Event,
         beat_s: float = BEAT_S,
     ) -> None:
-        self.chunks: Inbox[Chunk] = Inbox()
-        self.rooms_reading = 0
-        """Written by the control thread: how many rooms a reader may be reading."""
+        self.orders: Inbox[SourceOrder] = Inbox()
         self.restarts = 0
         self._pool = pool
         self._clock = clock
@@ -131,7 +112,9 @@ class SourceWorker:
         self._plane: _Plane | None = None
         self._number = 0
         self._deaths_in_a_row = 0
+        self._chunks: deque[Chunk] = deque()
         self._in_hand: _InHand | None = None
+        self._rooms_reading = 0
         self._is_stirred = False
 
     @property
@@ -155,11 +138,6 @@ class SourceWorker:
         self._end(plane)
         raise TransferError(answer.error if isinstance(answer, Unusable) else self._why_silent(plane))
 
-    def stir(self) -> None:
-        """Have the process poll tightly for a while: a reader is about to read or to connect."""
-        self._is_stirred = True
-        self.chunks.wake()
-
     def run(self) -> None:
         """Body of the supervised thread."""
         while not self._stopping.is_set():
@@ -172,21 +150,33 @@ class SourceWorker:
 
     def _turn(self, plane: _Plane) -> None:
         self._wait(plane)
-        self.chunks.settle()
+        self.orders.settle()
+        while (order := self.orders.take()) is not None:
+            self._obey(order)
         while (answer := receive_answer(plane.channel)) is not None:
             plane.beats = 0
             self._hear(plane, answer)
         self._beat(plane)
         if plane.is_open:
-            if self._is_stirred and send(plane.channel, Stir(self.rooms_reading)):
+            if self._is_stirred and send(plane.channel, PollTightly(self._rooms_reading)):
                 self._is_stirred = False
             self._next_chunk(plane)
 
     def _wait(self, plane: _Plane) -> None:
         poller = select.poll()
-        poller.register(self.chunks.fileno(), select.POLLIN)
+        poller.register(self.orders.fileno(), select.POLLIN)
         poller.register(plane.channel.fileno(), select.POLLIN)
         poller.poll(max(self._next_beat - self._clock.monotonic(), 0) * 1000)
+
+    def _obey(self, order: SourceOrder) -> None:
+        match order:
+            case Chunk():
+                self._chunks.append(order)
+            case Stir(rooms_reading):
+                self._rooms_reading, self._is_stirred = rooms_reading, True
+            case FillCanary(page, nonce):
+                canary_page.fill(self._pool, page, nonce)
+                self._report(CanaryFilled(nonce))
 
     def _hear(self, plane: _Plane, answer: FromPlane) -> None:
         match answer:
@@ -203,7 +193,8 @@ class SourceWorker:
     def _next_chunk(self, plane: _Plane) -> None:
         if self._in_hand is not None and not self._in_hand.is_asked:
             self._ask(plane, self._in_hand)
-        while self._in_hand is None and (chunk := self.chunks.take()) is not None:
+        while self._in_hand is None and self._chunks:
+            chunk = self._chunks.popleft()
             if self._checksums:
                 self._in_hand = _InHand(chunk)
                 self._ask(plane, self._in_hand)

@@ -30,7 +30,7 @@ def random_frame(chance: random.Random) -> Frame:
         (
             lambda: frames.Offer(room, small, blob, small),
             lambda: frames.Refused(room, text, text),
-            lambda: frames.Ready(room, small, [chance.randrange(-3, 900)] * 3, blob, chance.random() < 0.5, token),
+            lambda: frames.Ready(room, small, [chance.randrange(-3, 900)] * 3, [blob], chance.random() < 0.5, token),
             lambda: frames.Commit(room),
             lambda: frames.Committed(room),
             lambda: frames.Gone(room, text, text),
@@ -40,7 +40,7 @@ def random_frame(chance: random.Random) -> Frame:
             lambda: frames.Nack(None if chance.random() < 0.05 else room, chance.choice(list(frames.Kind)), text),
             lambda: frames.Heartbeat(small, chance.random(), small),
             lambda: frames.Canary(blob),
-            lambda: frames.CanaryReady(blob, small, blob),
+            lambda: frames.CanaryReady(blob, small),
             lambda: frames.CanaryRead(blob, chance.random() < 0.5, 0.1, text),
         )
     )
@@ -67,7 +67,7 @@ def assail_prefill(bootstrap: str, seed: int, count: int) -> None:
     record = msgspec.json.decode(httpx.get(f"http://{bootstrap}/registry").content, type=RegistryRecord)
     me = uuid.UUID(int=chance.getrandbits(128)).hex
     geometry = frames.Geometry(0, 1, 1, 1, 1, 1, "float32", 4)
-    hello = frames.Hello("hostile", "decode", 1, record.contract, geometry, b"")
+    hello = frames.Hello("hostile", "decode", record.contract, [frames.RankPool(0, geometry)])
     with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
         socket.linger = 5000
         socket.connect(record.control_endpoint)
@@ -144,7 +144,8 @@ class HostilePrefill:
     def _greet(self, peer: bytes, envelope: Envelope) -> None:
         body = envelope.body
         assert isinstance(body, frames.Hello)
-        hello = frames.Hello("hostile", "prefill", 1, body.contract, body.geometry, b"junk", 1)
+        ranks = [frames.RankPool(rank.first_head, rank.geometry, b"junk", 1) for rank in body.ranks]
+        hello = frames.Hello("hostile", "prefill", body.contract, ranks, 1)
         self._send(peer, encode(Envelope(self._incarnation, envelope.src, 0, hello)))
 
     def stop(self) -> None:

@@ -34,15 +34,17 @@ geometries = st.builds(
     dtype=texts,
     item_bytes=small,
 )
+pools = st.builds(
+    frames.RankPool, first_head=small, geometry=geometries, nixl_metadata=st.binary(max_size=50), source=small
+)
 bodies = st.one_of(
     st.builds(
         frames.Hello,
         instance=texts,
         role=texts,
-        tp=small,
         contract=st.dictionaries(texts, texts, max_size=3),
-        geometry=geometries,
-        nixl_metadata=st.binary(max_size=50),
+        ranks=st.lists(pools, max_size=3),
+        source=small,
     ),
     st.builds(frames.Offer, room=rooms, prompt_tokens=small, prompt_hash=st.binary(max_size=16), prefix_tokens=small),
     st.builds(frames.Refused, room=rooms, reason=texts, detail=texts),
@@ -51,12 +53,12 @@ bodies = st.one_of(
         room=rooms,
         first_page=small,
         pages=st.lists(small, max_size=5),
-        checksums=st.binary(max_size=20),
+        checksums=st.lists(st.binary(max_size=20), max_size=3),
         last=st.booleans(),
         first_token=st.none() | first_tokens,
     ),
     st.builds(frames.Canary, nonce=st.binary(max_size=16)),
-    st.builds(frames.CanaryReady, nonce=st.binary(max_size=16), page=small, checksums=st.binary(max_size=20)),
+    st.builds(frames.CanaryReady, nonce=st.binary(max_size=16), page=small),
     st.builds(frames.CanaryRead, nonce=st.binary(), ok=st.booleans(), seconds=st.floats(0, 10), detail=texts),
     st.builds(frames.Commit, room=rooms),
     st.builds(frames.Committed, room=rooms),

@@ -9,12 +9,15 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-from transfer_sides import Decode, Prefill, Registry
+from transfer_sides import Decode, OtherRank, Prefill, Registry, Side
 
+from engine.config import EngineConfig
 from engine.kvcache.pool import KVPool
 from engine.transfer.contract import layout_of
 from engine.transfer.frames import Geometry
+from engine.transfer.head_runs import head_runs
 from engine.transfer.nixl_backend import Agent, ReadState
+from engine.transfer.rank_link import InstanceRanks
 from engine.transfer.runs import Place, Run, descriptors, merge
 
 # Children are forked from a process that has torch but neither threads nor NIXL: 0.1 s instead of 3 s each.
@@ -70,6 +73,13 @@ class RemoteDecode(RemotePrefill):
         self._start(_serve_decode, peers, changes)
 
 
+class RemoteRank(RemotePrefill):
+    """A rank other than 0 of a prefill or decode, in its own process."""
+
+    def __init__(self, config: EngineConfig, ranks: InstanceRanks, rank: int) -> None:
+        self._start(_serve_rank, config, ranks, rank)
+
+
 class RemoteReader(RemotePrefill):
     """A bare NIXL agent that reads a prefill's whole pool many times over in one READ."""
 
@@ -88,12 +98,13 @@ def _serve_reader(pipe: Connection, transports: str | None, metadata: bytes, geo
     peer = agent.add_peer(metadata)
     pages = list(range(pool.layout.pages))
     place = Place(geometry.address, pool.layout)
-    connected = agent.read(peer, *descriptors(place, Place(pool.address, pool.layout), merge([0], [0])))
+    (heads,) = head_runs([range(geometry.kv_heads)], [range(geometry.kv_heads)])
+    connected = agent.read(peer, *descriptors(place, Place(pool.address, pool.layout), merge([0], [0]), heads))
     while agent.poll(connected) is ReadState.RUNNING:
         pass
     pipe.send((True, ""))
     runs = [Run(page, page, 1) for page in pages] * 20
-    here, there = descriptors(place, Place(pool.address, pool.layout), runs)
+    here, there = descriptors(place, Place(pool.address, pool.layout), runs, heads)
 
     def post() -> None:
         read = agent.read(peer, here, there)
@@ -116,6 +127,15 @@ def _serve_decode(pipe: Connection, transports: str | None, peers: tuple[str, ..
     _serve(pipe, Decode(*peers, **changes))
 
 
+def _serve_rank(
+    pipe: Connection, transports: str | None, config: EngineConfig, ranks: InstanceRanks, rank: int
+) -> None:
+    _use(transports)
+    other = OtherRank(config, ranks, rank)
+    pipe.send((True, ""))
+    _serve(pipe, other)
+
+
 def _use(transports: str | None) -> None:
     """Set UCX_TLS as the test has it now; the fork server's environment is older."""
     os.environ.pop("UCX_TLS", None)
@@ -123,7 +143,7 @@ def _use(transports: str | None) -> None:
         os.environ["UCX_TLS"] = transports
 
 
-def _serve(pipe: Connection, side: Prefill | Decode | Callable[[], None]) -> None:
+def _serve(pipe: Connection, side: Side | Callable[[], None]) -> None:
     while True:
         method, arguments = pipe.recv()
         target: Any = side

@@ -11,7 +11,7 @@ from conftest import Pair, make_pair
 from transfer_sides import CANARY_PAGE, eventually
 
 from engine.observe.records import PeerTransfer
-from engine.transfer import canary
+from engine.transfer import canary, canary_page
 
 
 @pytest.fixture
@@ -57,11 +57,11 @@ def test_every_canary_has_fresh_bytes(pair: Pair) -> None:
 
 
 def test_a_page_with_other_bytes_fails_on_both_sides(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A source that is not what prefill writes (a stale mapping) is found, though its checksums are right."""
-    fill = canary.fill
-    monkeypatch.setattr(canary, "fill", lambda pages, page, nonce: fill(pages, page, nonce[::-1]))
-    eventually(lambda: "other bytes" in rows(pair)[0].detail and states(pair) == ["failing", "failing"])
-    monkeypatch.setattr(canary, "fill", fill)
+    """A source that is not what prefill writes (a stale mapping) is found."""
+    fill = canary_page.fill
+    monkeypatch.setattr(canary_page, "fill", lambda pages, page, nonce: fill(pages, page, nonce[::-1]))
+    eventually(lambda: states(pair) == ["failing", "failing"] and "other bytes" in rows(pair)[0].detail)
+    monkeypatch.setattr(canary_page, "fill", fill)
     eventually(lambda: states(pair) == ["ok", "ok"])
 
 

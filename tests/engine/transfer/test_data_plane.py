@@ -18,12 +18,14 @@ from engine.transfer.checksums import page_checksums
 from engine.transfer.inbox import Inbox
 from engine.transfer.interface import Committed, Landed, Paired, WantPages
 from engine.transfer.plane_messages import SLICE_PAGES
-from engine.transfer.source_worker import Chunk, ChunkSummed, Report, SourceChanged, SourceWorker
+from engine.transfer.source_orders import Chunk, ChunkSummed, SourceChanged, SourceReport
+from engine.transfer.source_worker import SourceWorker
 
 PROMPT = list(range(100, 114))
 SOURCE = [10, 11, 30, 3]
 TARGET = [5, 6, 7, 20]
 _rooms = count(1)
+Worker = tuple[SourceWorker, Inbox[SourceReport], KVPool]
 
 
 @pytest.fixture(params=["default", "tcp"])
@@ -93,7 +95,8 @@ def test_a_room_outlives_the_data_plane(prefill: Prefill, registry: Registry) ->
 def test_readers_killed_in_mid_read_leave_prefill_serving(prefill: Prefill, registry: Registry) -> None:
     """UCX aborts the data plane that answers a broken reader over TCP; prefill lives, the next reader is served."""
     plane = prefill.plane_pid()
-    victim = RemoteReader(prefill.transfer._control.peers.nixl_metadata, prefill.transfer._control.geometry)
+    (pool,) = prefill.transfer._control.ranks
+    victim = RemoteReader(pool.nixl_metadata, pool.geometry)
     os.kill(plane, signal.SIGSTOP)
     victim.post()
     victim.kill()
@@ -108,45 +111,47 @@ def test_readers_killed_in_mid_read_leave_prefill_serving(prefill: Prefill, regi
 
 
 @pytest.fixture
-def worker() -> Iterator[tuple[SourceWorker, Inbox[Report], KVPool]]:
+def worker() -> Iterator[Worker]:
     """A data plane alone, which is asked five times a second whether it lives."""
-    pool, reports, stopping = KVPool(LAYOUT), Inbox[Report](), Event()
+    pool, reports, stopping = KVPool(LAYOUT), Inbox[SourceReport](), Event()
     made = SourceWorker(pool, SystemClock(), True, reports.put, stopping, beat_s=0.2)
     made.open("prefill-0/x/0")
     thread = Thread(target=made.run)
     thread.start()
     yield made, reports, pool
     stopping.set()
-    made.chunks.wake()
+    made.orders.wake()
     thread.join(WAIT_S)
 
 
-def next_report(reports: Inbox[Report]) -> Report:
-    found: list[Report] = []
+def next_report(reports: Inbox[SourceReport]) -> SourceReport:
+    found: list[SourceReport] = []
     eventually(lambda: found or found.extend(item for item in [reports.take()] if item))
     return found[0]
 
 
-def test_checksums_of_a_long_chunk_come_in_one_piece(worker: tuple[SourceWorker, Inbox[Report], KVPool]) -> None:
+def test_checksums_of_a_long_chunk_come_in_one_piece(worker: Worker) -> None:
     """A chunk of more pages than one message holds gets the checksums of all of them, in order."""
     plane, reports, pool = worker
     pool.bytes_view()[:] = 3
     pool.bytes_view()[:, :, :, 5] = 9
     pages = tuple([5, 6, 7] * (SLICE_PAGES // 2))
-    plane.chunks.put(Chunk("a", 0, pages, None))
+    plane.orders.put(Chunk("a", 0, pages, None))
     summed = next_report(reports)
     assert isinstance(summed, ChunkSummed)
     assert (summed.rid, summed.error) == ("a", "")
     assert summed.checksums == page_checksums(pool, [5, 6, 7]) * (SLICE_PAGES // 2)
 
 
-def test_the_chunk_in_hand_is_given_to_the_next_process(worker: tuple[SourceWorker, Inbox[Report], KVPool]) -> None:
+def test_the_chunk_in_hand_is_given_to_the_next_process(
+    worker: Worker,
+) -> None:
     """A data plane that hangs is killed after five unanswered beats, and no chunk is lost with it."""
     plane, reports, pool = worker
     hanging = plane.pid
     assert hanging is not None
     os.kill(hanging, signal.SIGSTOP)
-    plane.chunks.put(Chunk("a", 0, (1, 2), None))
+    plane.orders.put(Chunk("a", 0, (1, 2), None))
     lost = next_report(reports)
     assert lost == SourceChanged(1)
     found = next_report(reports)

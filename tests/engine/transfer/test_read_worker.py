@@ -9,22 +9,23 @@ import pytest
 from engine.errors import TransferError
 from engine.kvcache.pool import KVLayout, KVPool
 from engine.transfer.checksums import page_checksums
+from engine.transfer.head_runs import HeadRun
 from engine.transfer.interface import FailReason
 from engine.transfer.nixl_backend import Read, ReadState
-from engine.transfer.read_worker import (
-    FENCE_WAIT_S,
+from engine.transfer.read_orders import (
     ClosePeer,
     FenceRoom,
     OpenPeer,
     PostRead,
     ReadFinished,
-    ReadWorker,
     Report,
     RoomFenced,
 )
+from engine.transfer.read_worker import FENCE_WAIT_S, ReadWorker
 from engine.transfer.runs import Descriptors, Place
 
 LAYOUT = KVLayout(layers=1, kv_heads=1, pages=8, page_size=2, head_dim=2, dtype="float32", item_bytes=4)
+HEADS = HeadRun(source_rank=0, reader_rank=0, source_head=0, reader_head=0, count=1)
 PAGE_BYTES = 1 * 2 * 1 * 2 * 2 * 4
 
 
@@ -76,7 +77,7 @@ class Bench:
         self.reports: list[Report] = []
         self.broken = False
         self.worker = ReadWorker(self.pool, self.clock, self.reports.append, Event(), self._make)  # type: ignore[arg-type]
-        self.give(OpenPeer("link", "decode-0", b"source", Place(4096, LAYOUT)))
+        self.give(OpenPeer("link", "decode-0", b"source", Place(4096, LAYOUT), HEADS))
 
     def _make(self, name: str, _: KVPool) -> ManualAgent:
         if self.broken:
@@ -107,7 +108,7 @@ def test_a_finished_read_reports_bytes_and_seconds(bench: Bench) -> None:
     assert bench.give(order("a")) == []
     bench.agents[0].posted[0].state = ReadState.DONE
     bench.clock.now += 0.25
-    assert bench.give() == [ReadFinished("a", 0, 2 * PAGE_BYTES, 0.25)]
+    assert bench.give() == [ReadFinished("link", "a", 0, 2 * PAGE_BYTES, 0.25)]
 
 
 def test_a_failed_read_reports_why(bench: Bench) -> None:
@@ -158,7 +159,7 @@ def test_a_fence_drops_the_agent_and_others_read_again(bench: Bench) -> None:
     assert (old.name, new.name) == ("decode-0/0", "decode-0/1")
     assert [read.handle for read in new.posted] == [old.posted[1].handle]
     new.posted[0].state = ReadState.DONE
-    assert bench.give() == [ReadFinished("staying", 3, 2 * PAGE_BYTES, 0.0)]
+    assert bench.give() == [ReadFinished("link", "staying", 3, 2 * PAGE_BYTES, 0.0)]
 
 
 def test_a_fence_after_a_failed_read_drops_the_agent(bench: Bench) -> None:
@@ -176,7 +177,7 @@ def test_a_fence_after_a_failed_read_drops_the_agent(bench: Bench) -> None:
 def test_a_new_source_is_read_again(bench: Bench) -> None:
     """When prefill's data plane has changed, what was being read begins again from the new address."""
     bench.give(order("a", index=3))
-    bench.give(OpenPeer("link", "decode-1", b"second", Place(8192, LAYOUT)))
+    bench.give(OpenPeer("link", "decode-1", b"second", Place(8192, LAYOUT), HEADS))
     old, new = bench.agents
     assert old.dropped == old.posted
     (peer, here, there), (_, old_here, old_there) = new.posted[0].handle, old.posted[0].handle
@@ -184,7 +185,7 @@ def test_a_new_source_is_read_again(bench: Bench) -> None:
     assert here == old_here
     assert [row[0] - 8192 for row in there] == [row[0] - 4096 for row in old_there]
     new.posted[0].state = ReadState.DONE
-    assert bench.give() == [ReadFinished("a", 3, 2 * PAGE_BYTES, 0.0)]
+    assert bench.give() == [ReadFinished("link", "a", 3, 2 * PAGE_BYTES, 0.0)]
 
 
 def test_a_lost_link_settles_all_its_fences(bench: Bench) -> None:

@@ -13,7 +13,8 @@ from engine.kvcache.pool import KVLayout, KVPool
 from engine.transfer import frames
 from engine.transfer.checksums import differing_page, page_checksums
 from engine.transfer.clocks import RESEND_S, PeerPulse
-from engine.transfer.contract import full_contract, geometry_of, mismatch
+from engine.transfer.contract import full_contract, mismatch, pools_of
+from engine.transfer.head_runs import head_runs
 from engine.transfer.outbox import Outbox
 from engine.transfer.registry import RegistryRecord, parse
 from engine.transfer.runs import Place, Run, descriptors, merge
@@ -45,7 +46,8 @@ def test_descriptors_copy_what_they_say() -> None:
     source, target = KVPool(LAYOUT), KVPool(KVLayout(2, 3, 5, 4, 2, "float32", 4))
     source.tensor.copy_(source.tensor.new_tensor(range(source.tensor.numel())).view(source.tensor.shape))
     runs = merge([2, 3, 7], [0, 1, 4])
-    here, there = descriptors(Place(0, source.layout), Place(0, target.layout), runs)
+    (heads,) = head_runs([range(3)], [range(3)])
+    here, there = descriptors(Place(0, source.layout), Place(0, target.layout), runs, heads)
     source_bytes, target_bytes = (p.bytes_view().reshape(-1) for p in (source, target))
     for (to, size, _), (start, same, _) in zip(here.tolist(), there.tolist(), strict=True):
         assert size == same
@@ -84,9 +86,10 @@ def test_mismatch_names_field_and_both_values() -> None:
 
 def test_page_size_is_part_of_the_contract() -> None:
     """Pools that are cut differently do not fit, though nobody put it into the contract; pages may differ."""
-    ours = full_contract({}, geometry_of(KVPool(LAYOUT)))
-    more_pages = full_contract({}, geometry_of(KVPool(KVLayout(2, 3, 9, 4, 2, "float32", 4))))
-    other_size = full_contract({}, geometry_of(KVPool(KVLayout(2, 3, 8, 2, 2, "float32", 4))))
+    ours, more_pages, other_size = (
+        full_contract({}, pools_of(KVLayout(2, 3, pages, page_size, 2, "float32", 4), [range(3)]))
+        for pages, page_size in ((8, 4), (9, 4), (8, 2))
+    )
     assert mismatch(ours, more_pages) is None
     assert mismatch(ours, other_size) == "kv.page_size: here '4', peer '2'"
 
@@ -132,7 +135,7 @@ def test_outbox_repeats_until_answered() -> None:
 def test_chunks_are_answered_one_by_one() -> None:
     """READYs of one room are told apart by their first page."""
     outbox = Outbox()
-    chunks = [frames.Ready(3, first, [first], b"", False) for first in (0, 4)]
+    chunks = [frames.Ready(3, first, [first], [b""], False) for first in (0, 4)]
     for chunk in chunks:
         outbox.add(chunk, now=0.0)
     outbox.answer((3, "ready", 0))

@@ -25,11 +25,14 @@ from engine.observe.journal import Journal
 from engine.observe.records import RoomRecord
 from engine.observe.threads import Supervisor
 from engine.transfer.interface import Event, FirstToken
+from engine.transfer.rank_link import InstanceRanks
+from engine.transfer.rank_side import rank_transfer
 from engine.transfer.reader import DecodeReader
 from engine.transfer.registry import RegistryRecord
 from engine.transfer.source import PrefillSource
 
 LAYOUT = KVLayout(layers=2, kv_heads=2, pages=64, page_size=4, head_dim=8, dtype="float32", item_bytes=4)
+MOST_HEADS = 6
 CANARY_PAGE = LAYOUT.pages - 1
 PAGE_BYTES = 2 * 2 * 2 * 4 * 8 * 4
 CONTRACT = {"model": "tiny", "dtype": "float32"}
@@ -85,10 +88,12 @@ class Side:
 
     transfer: PrefillSource | DecodeReader
 
-    def __init__(self, config: EngineConfig) -> None:
+    def __init__(self, config: EngineConfig, ranks: InstanceRanks | None = None, rank: int = 0) -> None:
         self.config = config
+        self.ranks = ranks or InstanceRanks((range(LAYOUT.kv_heads),), "")
+        self.heads = self.ranks.kv_heads[rank]
         self.clock = SystemClock()
-        self.pool = KVPool(LAYOUT)
+        self.pool = KVPool(msgspec.structs.replace(LAYOUT, kv_heads=len(self.heads)))
         self.journal = Journal(self.clock)
         self.supervisor = Supervisor()
         self.seen: list[Event] = []
@@ -119,15 +124,17 @@ class Side:
         return [event for event in self.seen if event.rid == rid]
 
     def fill(self, pages: list[int], seed: int) -> None:
-        """Write known bytes into pages."""
+        """Write known bytes into pages: this rank's heads of what the model would have computed."""
         for number, page in enumerate(pages):
-            self.pool.bytes_view()[:, :, :, page] = pattern(seed, number)
+            self.pool.bytes_view()[:, :, :, page] = pattern(seed, number)[:, :, self.heads.start : self.heads.stop]
 
     def holds(self, pages: list[int], seed: int, first: int = 0) -> bool:
         """Say whether pages hold what `fill` wrote, starting with the `first` page of the prompt."""
         view = self.pool.bytes_view()
+        mine = slice(self.heads.start, self.heads.stop)
         return all(
-            np.array_equal(view[:, :, :, page], pattern(seed, first + number)) for number, page in enumerate(pages)
+            np.array_equal(view[:, :, :, page], pattern(seed, first + number)[:, :, mine])
+            for number, page in enumerate(pages)
         )
 
     def stop(self) -> None:
@@ -145,8 +152,8 @@ def eventually(condition: Callable[[], object], timeout_s: float = WAIT_S) -> No
 
 
 def pattern(seed: int, page: int) -> np.ndarray:
-    """Return the bytes of a page: `[layers, 2, heads, piece bytes]`, different in every place."""
-    shape = (LAYOUT.layers, 2, LAYOUT.kv_heads, LAYOUT.piece_bytes)
+    """Return the bytes of a page: `[layers, 2, the model's heads, piece bytes]`, different in every place."""
+    shape = (LAYOUT.layers, 2, MOST_HEADS, LAYOUT.piece_bytes)
     return np.random.default_rng((seed, page)).integers(0, 256, shape, dtype=np.uint8)
 
 
@@ -160,9 +167,17 @@ def config_of(role: Role, name: str, **changes: object) -> EngineConfig:
 class Prefill(Side):
     transfer: PrefillSource
 
-    def __init__(self, contract: dict[str, str] = CONTRACT, **changes: object) -> None:
-        super().__init__(config_of(Role.PREFILL, "prefill-0", **changes))
-        self.transfer = PrefillSource(self.config, self.pool, contract, self.clock, self.journal, self.supervisor)
+    def __init__(
+        self,
+        contract: dict[str, str] = CONTRACT,
+        config: EngineConfig | None = None,
+        ranks: InstanceRanks | None = None,
+        **changes: object,
+    ) -> None:
+        super().__init__(config or config_of(Role.PREFILL, "prefill-0", **changes), ranks)
+        self.transfer = PrefillSource(
+            self.config, self.pool, contract, self.clock, self.journal, self.supervisor, self.ranks
+        )
         self.transfer.use_canary_page(CANARY_PAGE)
         self.transfer.start()
 
@@ -174,6 +189,25 @@ class Prefill(Side):
         self.transfer.announce(rid, room, prompt, self.record(rid, room))
 
 
+class OtherRank(Side):
+    """A rank other than 0 of either side."""
+
+    def __init__(self, config: EngineConfig, ranks: InstanceRanks, rank: int) -> None:
+        super().__init__(config, ranks, rank)
+        made = rank_transfer(config, rank, self.pool, ranks, self.clock, self.supervisor)
+        assert made is not None
+        self.rank_side = made
+        made.start()
+
+    def plane_pid(self) -> int:
+        """Process id of a prefill rank's data plane; 0 while there is none."""
+        return self.rank_side._worker.pid or 0  # type: ignore[attr-defined]
+
+    def flip(self, page: int) -> None:
+        """Change one bit of a page."""
+        self.pool.bytes_view()[1, 0, 0, page, 3] ^= 1
+
+
 class Decode(Side):
     transfer: DecodeReader
 
@@ -182,10 +216,14 @@ class Decode(Side):
         *peers: str,
         contract: dict[str, str] = CONTRACT,
         end: Callable[[str], None] = print,
+        config: EngineConfig | None = None,
+        ranks: InstanceRanks | None = None,
         **changes: object,
     ) -> None:
-        super().__init__(config_of(Role.DECODE, "decode-0", peers=peers, **changes))
-        self.transfer = DecodeReader(self.config, self.pool, contract, self.clock, self.journal, self.supervisor, end)
+        super().__init__(config or config_of(Role.DECODE, "decode-0", peers=peers, **changes), ranks)
+        self.transfer = DecodeReader(
+            self.config, self.pool, contract, self.clock, self.journal, self.supervisor, self.ranks, end
+        )
         self.transfer.use_canary_page(CANARY_PAGE)
         self.transfer.start()
 
