@@ -9,7 +9,6 @@ from engine import PROTOCOL_VERSION
 from engine.clock import SystemClock
 from engine.config import EngineConfig, Role
 from engine.kvcache.pages import PageLedger
-from engine.kvcache.pool import KVPool
 from engine.kvcache.prefix_cache import PrefixCache
 from engine.messages import Ready
 from engine.model.config import ModelConfig
@@ -23,7 +22,7 @@ from engine.scheduler.loop import Loop
 from engine.scheduler.observer import Observer
 from engine.scheduler.planner import Planner
 from engine.scheduler.progress import Progress
-from engine.scheduler.rank import load_rank
+from engine.scheduler.rank import Rank, instance_ranks, load_rank
 from engine.scheduler.rank_links import Context, OtherRanks
 from engine.scheduler.recheck import PromptRecheck
 from engine.scheduler.roles import Decode, Prefill, RoleBehaviour, Unified
@@ -57,7 +56,7 @@ class Instance:
         if config.recheck_prompts:
             self._book.recheck = PromptRecheck(pool)
         planner = Planner(config, self._book)
-        self._role = self._behaviour(pool, planner)
+        self._role = self._behaviour(rank, planner)
         self._inbox = Inbox(context, run_dir)
         self._stuck_clock = StuckClock(config.stuck_timeout_s)
         self._steps = StepThread(rank.compute_plan, config.threads)
@@ -133,16 +132,15 @@ class Instance:
         parts = Parts(self._loop, self._book, planner, self._role, self._supervisor, self._stuck_clock, self._others)
         return Failpoints(self._config.role, parts)
 
-    def _behaviour(self, pool: KVPool, planner: Planner) -> RoleBehaviour:
+    def _behaviour(self, rank: Rank, planner: Planner) -> RoleBehaviour:
         if self._config.role is Role.UNIFIED:
             return Unified(self._book)
         # Imported here: NIXL takes 0.2 s and 60 MB, and a unified instance has no use for it.
-        from engine.transfer.rank_link import InstanceRanks
         from engine.transfer.reader import DecodeReader
         from engine.transfer.source import PrefillSource
 
-        ranks = InstanceRanks((range(pool.layout.kv_heads),), self._run_dir)
-        arguments = (self._config, pool, self._contract, self._clock, self._book.journal, self._supervisor, ranks)
+        ranks = instance_ranks(self._config, rank.checkpoint.config, self._run_dir)
+        arguments = (self._config, rank.pool, self._contract, self._clock, self._book.journal, self._supervisor, ranks)
         if self._config.role is Role.PREFILL:
             source: Source = PrefillSource(*arguments)
             return Prefill(self._book, source)

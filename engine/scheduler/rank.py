@@ -16,10 +16,12 @@ from engine.model.grammar import GrammarCompiler, token_table
 from engine.model.loading import load_model
 from engine.model.stored import Checkpoint
 from engine.observe.flight import FlightRecorder, rank_file
+from engine.parallel.deal import deal
 from engine.parallel.group import join_group
 from engine.scheduler.rank_links import OtherRanks
 from engine.scheduler.runner import Runner, StepResult
 from engine.scheduler.step_plan import StepPlan
+from engine.transfer.rank_link import InstanceRanks
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
@@ -92,6 +94,11 @@ def kv_layout(config: EngineConfig, model: ModelConfig, kv_heads: int) -> KVLayo
         dtype=config.dtype,
         item_bytes=ITEM_BYTES[config.dtype],
     )
+
+
+def instance_ranks(config: EngineConfig, model: ModelConfig, run_dir: str) -> InstanceRanks:
+    """Return the KV heads of each rank, as the transfer needs them."""
+    return InstanceRanks(tuple(share.kv_heads for share in deal(model, config.tp)), run_dir)
 
 
 def _flight_recorder(config: EngineConfig, number: int, clock: Clock) -> FlightRecorder | None:
