@@ -19,7 +19,6 @@ from engine.api.registry import make_registry
 from engine.api.service import Service
 from engine.clock import SystemClock
 from engine.config import EngineConfig, Role
-from engine.errors import ConfigError
 from engine.frontend.chat_template import compile_template
 from engine.frontend.scheduler_client import SchedulerClient
 from engine.frontend.tokenizer import Tokenizer, load_tokenizer
@@ -59,11 +58,8 @@ def launch(config: EngineConfig, scheduler: Sequence[str] = SCHEDULER) -> int:
 
 def _check_ranks(config: EngineConfig) -> None:
     """Raise ConfigError when the model cannot be dealt to so many ranks; before each of them would find out."""
-    if config.tp == 1:
-        return
-    if config.role is not Role.UNIFIED:
-        raise ConfigError(f"--tp {config.tp}: only --role unified can have several ranks; a {config.role} has one")
-    deal(open_checkpoint(config.model).config, config.tp)
+    if config.tp > 1:
+        deal(open_checkpoint(config.model).config, config.tp)
 
 
 async def _run(

@@ -7,7 +7,8 @@ Why a process. UCX emulates a READ over TCP by a request that the source answers
 breaks between the two (kill -9 in mid-READ, or a fence: a dropped agent), `uct_tcp_ep_handle_send_err` returns
 ENDPOINT_TIMEOUT from the send, `ucp_progress_get_reply` hands it on, and `ucp_request_try_send` knows nothing
 better than `ucs_fatal`: abort (UCX 1.23 and its master of 2026-08, `src/ucp/rma/rma_sw.c`). Requests that wait
-in the socket's buffer are read even after a reset, so no setting avoids it. So prefill keeps the agent in a
+in the socket's buffer are read even after a reset, so no setting avoids it (tried: PROTO_ENABLE, RNDV_SCHEME,
+HANDLE_ERRORS, keepalive, PUT_ENABLE, error mode none). So prefill keeps the agent in a
 process that may die: the pages and rooms stay with the scheduler, which starts the next one.
 
 Without NIXL's progress thread (it burns a core) READs over TCP move only while this polls: every 0.1 ms while a

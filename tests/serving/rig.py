@@ -190,12 +190,14 @@ def pair(
     model: Path | str,
     folder: Path,
     *flags: str,
+    prefill_flags: tuple[str, ...] = (),
     decode_flags: tuple[str, ...] = (),
     environment: dict[str, str] | None = None,
 ) -> Iterator[Pair]:
     """Run a prefill and a decode that know each other; `flags` go to both."""
     bootstrap = free_port()
-    prefill = engine("prefill", model, folder, "--bootstrap-port", str(bootstrap), *flags, environment=environment)
+    registry = ("--bootstrap-port", str(bootstrap))
+    prefill = engine("prefill", model, folder, *registry, *flags, *prefill_flags, environment=environment)
     peers = ("--peers", f"127.0.0.1:{bootstrap}")
     decode = engine("decode", model, folder, *peers, *flags, *decode_flags, environment=environment)
     with running(prefill, decode):
