@@ -18,6 +18,7 @@ from engine.transfer.control_key import ControlKey
 DEFAULT_PORTS = {Role.PREFILL: 30000, Role.DECODE: 30002, Role.UNIFIED: 30000}
 DTYPES = ("bfloat16", "float32", "float64")
 CPU_STEPS = ("auto", "off")
+QUANTIZATIONS = ("none", "gguf")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -103,6 +104,12 @@ def _parser() -> argparse.ArgumentParser:
         choices=CPU_STEPS,
         help=f"bfloat16 on a CPU: auto compiles and uses the C++ step, off leaves it to torch "
         f"(default: {_default('cpu_step')})",
+    )
+    add(
+        "--quantization",
+        choices=QUANTIZATIONS,
+        help=f"gguf: the C++ step computes with the file's own Q4_0, Q4_1 and Q8_0 blocks: less memory, faster, "
+        f"less exact (default: {_default('quantization')})",
     )
     add("--log-level", choices=LOG_LEVELS, help=f"(default: {_default('log_level')})")
     add("--api-key-file", metavar="FILE", help="file with the key that generating requests need")

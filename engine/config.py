@@ -50,6 +50,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """bfloat16 | float32 | float64, of weights and KV."""
     cpu_step: str = "auto"
     """auto | off: on a CPU in bfloat16, compute by the C++ step where it can be compiled, else by torch."""
+    quantization: str = "none"
+    """none | gguf: the C++ step takes the GGUF's own 4- and 8-bit blocks as they are, rather than bfloat16."""
     page_size: int = 16
     """Tokens per KV page."""
     kv_tokens: int = 12288

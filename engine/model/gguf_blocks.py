@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, dequantize
 
 from engine.errors import CheckpointError
 from engine.model.config import Architecture, ModelConfig
 from engine.model.gguf_header import GgufTensor
-from engine.model.stored import Decode, StoredTensor
+from engine.model.stored import Decode, DecodeGroups, StoredTensor
 
 if TYPE_CHECKING:
     import torch
 
+    from engine.model.grouped import GroupedWeight
+
 NOT_WEIGHTS = ("I8", "I16", "I32", "I64", "F64", "Q8_1", "Q8_K")
 """Types that `gguf` cannot turn into float32: indices, and activations of llama.cpp."""
+
+
+class _Groups(NamedTuple):
+    """A block of 32 levels: its bits, the bytes before them, and what level 0 stands for, in scales."""
+
+    bits: int
+    head_bytes: int
+    zero: int
+
+
+GROUPED = {"Q4_0": _Groups(4, 2, -8), "Q4_1": _Groups(4, 4, 0), "Q8_0": _Groups(8, 2, -128)}
 PERMUTED = ("self_attn.q_proj.weight", "self_attn.k_proj.weight")
 
 
@@ -53,6 +66,44 @@ def decoder(config: ModelConfig) -> Decode:
         return unpermuted(tensor, config.head_dim) if stored.name.endswith(permuted) else tensor
 
     return decode
+
+
+def grouped_decoder(config: ModelConfig) -> DecodeGroups:
+    """Return the function that turns stored blocks of 4 and 8 bits into groups, and is None for other types."""
+    permuted = PERMUTED if config.architecture is Architecture.LLAMA else ()
+
+    def decode(stored: StoredTensor, raw: bytearray) -> GroupedWeight | None:
+        if stored.encoding not in GROUPED:
+            return None
+        weight = grouped(stored, raw)
+        if not stored.name.endswith(permuted):
+            return weight
+        import torch
+
+        order = unpermuted(torch.arange(stored.shape[0])[:, None], config.head_dim)[:, 0]
+        return weight.reordered(order)
+
+    return decode
+
+
+def grouped(stored: StoredTensor, raw: bytearray) -> GroupedWeight:
+    """Return the blocks as they are, without rounding.
+
+    A block of 32 numbers is a float16 scale, in Q4_1 a float16 minimum, then the levels: two in a byte, the first 16 in
+    the low halves, or signed bytes (ggml's quants, through the `gguf` package). Levels are counted from 0 here.
+    """
+    import torch
+
+    from engine.model.grouped import GroupedWeight
+
+    kind = GROUPED[stored.encoding]
+    rows, columns = stored.shape
+    blocks = torch.frombuffer(raw, dtype=torch.uint8).view(rows, columns // 32, -1)
+    heads = blocks[:, :, : kind.head_bytes].contiguous().view(torch.float16)
+    scales, packed = heads[:, :, 0], blocks[:, :, kind.head_bytes :]
+    offsets = heads[:, :, 1] if kind.head_bytes == 4 else scales * kind.zero
+    levels = torch.cat((packed & 15, packed >> 4), dim=-1) if kind.bits == 4 else packed + 128
+    return GroupedWeight(levels.reshape(rows, columns), scales, offsets, kind.bits)
 
 
 def dequantised(stored: StoredTensor, raw: bytearray) -> torch.Tensor:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from engine.errors import CheckpointError
 from engine.model.config import Architecture, ModelConfig, architecture_named, check_config
-from engine.model.gguf_blocks import block_length, decoder, encoding, size_bytes
+from engine.model.gguf_blocks import block_length, decoder, encoding, grouped_decoder, size_bytes
 from engine.model.gguf_header import GgufError, GgufHeader, GgufTensor, Value, parse_header
 from engine.model.stored import Checkpoint, StoredTensor
 
@@ -88,7 +88,7 @@ def open_gguf(path: Path) -> Checkpoint:
         for tensor in header.tensors
         if tensor.name != ROPE_FACTORS
     )
-    return Checkpoint(path, config, index, decoder(config))
+    return Checkpoint(path, config, index, decoder(config), grouped_decoder(config))
 
 
 def _config(header: GgufHeader, table: dict[str, GgufTensor], factors: tuple[float, ...] | None) -> ModelConfig:

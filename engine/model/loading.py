@@ -17,6 +17,8 @@ from engine.kernels.cpu.step import CpuStep, step_function
 from engine.kernels.linear import Linear
 from engine.model.config import ModelConfig, tensor_shapes
 from engine.model.decoder import ForwardPass, LanguageModel, LayerWeights, MatrixT, Weights, rotary_frequencies
+from engine.model.gguf_blocks import GROUPED
+from engine.model.grouped import Weight, plain, stacked
 from engine.model.sharding import piece_of
 from engine.model.stored import Checkpoint
 from engine.parallel.deal import Share, deal
@@ -36,28 +38,48 @@ def load_model(
     device: str = "cpu",
     group: TensorParallelGroup | None = None,
     cpu_step: str = "off",
+    quantization: str = "none",
 ) -> ForwardPass:
     """Read the weights of this rank of `group` (None: all); holds one tensor of the file beside the model itself.
 
     SmolLM2 from GGUF: 2 s. With `cpu_step` "auto" a whole bfloat16 model on a CPU is computed by the C++ step where
-    that can be had (4 s more when it has to be compiled), else by torch. Raises CheckpointError when the files changed
-    since they were opened, ConfigError for an unknown dtype, or a group of more ranks than the model can be dealt to.
+    that can be had (4 s more when it has to be compiled), else by torch. With `quantization` "gguf" that step takes the
+    file's own 4- and 8-bit blocks; torch knows only bfloat16. Raises CheckpointError when the files changed since they
+    were opened, ConfigError for an unknown dtype, a file without such blocks, or more ranks than the model can be dealt
+    to.
     """
     if dtype not in DTYPES:
         raise ConfigError(f"dtype {dtype!r} is not supported; choose one of {', '.join(DTYPES)}")
+    if quantization != "none":
+        _check_groups(checkpoint)
     group = group or SingleRank()
     shares = deal(checkpoint.config, group.size)
     model: ForwardPass | None = None
     if cpu_step == "auto" and (dtype, device, group.size) == ("bfloat16", "cpu", 1):
-        model = _compiled(checkpoint, shares[0])
+        model = _compiled(checkpoint, shares[0], quantization == "gguf")
     if model is None:
-        loader = _Loader(checkpoint.config, DTYPES[dtype], device, Linear)
+        if quantization != "none":
+            log.warning("--quantization %s has no effect: torch computes this model in %s", quantization, dtype)
+        loader = _Loader(checkpoint.config, DTYPES[dtype], device, _linear)
         model = LanguageModel(checkpoint.config, loader.read(checkpoint, shares[group.rank]), shares, group)
     _return_free_memory()
     return model
 
 
-def _compiled(checkpoint: Checkpoint, share: Share) -> CpuStep | None:
+def _check_groups(checkpoint: Checkpoint) -> None:
+    encodings = {stored.encoding for stored in checkpoint.index}
+    if checkpoint.decode_groups is None or not encodings & GROUPED.keys():
+        raise ConfigError(
+            f"--quantization gguf: {checkpoint.path} has no tensors in {', '.join(GROUPED)}, only in "
+            f"{', '.join(sorted(encodings))}; leave the flag away"
+        )
+
+
+def _linear(weight: Weight, bias: Tensor | None) -> Linear:
+    return Linear(plain(weight, torch.bfloat16), bias)
+
+
+def _compiled(checkpoint: Checkpoint, share: Share, in_groups: bool) -> CpuStep | None:
     """Return the model for the C++ step; None, and one line in the log, where that cannot be had."""
     config = checkpoint.config
     try:
@@ -67,7 +89,8 @@ def _compiled(checkpoint: Checkpoint, share: Share) -> CpuStep | None:
         return None
     log.info("the C++ step computes this model")
     loader = _Loader(config, torch.bfloat16, "cpu", packed)
-    return CpuStep(function, config, share, loader.read(checkpoint, share), rotary_frequencies(config))
+    weights = loader.read_groups(checkpoint) if in_groups else loader.read(checkpoint, share)
+    return CpuStep(function, config, share, weights, rotary_frequencies(config))
 
 
 def _return_free_memory() -> None:
@@ -85,7 +108,7 @@ class _Loader(Generic[MatrixT]):
         config: ModelConfig,
         dtype: torch.dtype,
         device: str,
-        matrix: Callable[[Tensor, Tensor | None], MatrixT],
+        matrix: Callable[[Weight, Tensor | None], MatrixT],
     ) -> None:
         """`matrix` packs a weight and its bias as the kernels want them."""
         self._config = config
@@ -93,8 +116,8 @@ class _Loader(Generic[MatrixT]):
         self._dtype = dtype
         self._device = device
         self._layer_size = sum(name.startswith(f"{LAYERS}0.") for name in tensor_shapes(config))
-        self._outside: dict[str, Tensor] = {}
-        self._partial: dict[int, dict[str, Tensor]] = {}
+        self._outside: dict[str, Weight] = {}
+        self._partial: dict[int, dict[str, Weight]] = {}
         self._layers: dict[int, LayerWeights[MatrixT]] = {}
 
     @torch.inference_mode()
@@ -104,8 +127,16 @@ class _Loader(Generic[MatrixT]):
             self._take(name, tensor)
         return self._weights()
 
-    def _take(self, name: str, tensor: Tensor) -> None:
-        tensor = tensor.to(device=self._device, dtype=self._dtype)
+    @torch.inference_mode()
+    def read_groups(self, checkpoint: Checkpoint) -> Weights[MatrixT]:
+        """Return the whole model, its matrices in the groups in which they are stored."""
+        for name, weight in checkpoint.grouped_tensors():
+            self._take(name, weight)
+        return self._weights()
+
+    def _take(self, name: str, tensor: Weight) -> None:
+        if isinstance(tensor, Tensor):
+            tensor = tensor.to(device=self._device, dtype=self._dtype)
         if not name.startswith(LAYERS):
             self._outside[name] = tensor
             return
@@ -120,20 +151,26 @@ class _Loader(Generic[MatrixT]):
         embedding = self._outside["model.embed_tokens.weight"]
         head = embedding if self._config.tied_embeddings else self._outside["lm_head.weight"]
         layers = tuple(self._layers[index] for index in range(self._config.layers))
-        return Weights(embedding, layers, self._outside["model.norm.weight"], self._matrix(head, None))
+        norm = self._plain(self._outside["model.norm.weight"])
+        return Weights(self._plain(embedding), layers, norm, self._matrix(head, None))
 
-    def _layer(self, parts: dict[str, Tensor]) -> LayerWeights[MatrixT]:
-        def together(template: str, names: tuple[str, ...]) -> Tensor:
-            return torch.cat([parts[template.format(name)] for name in names])
+    def _plain(self, weight: Weight) -> Tensor:
+        return plain(weight, self._dtype)
 
-        bias = together("self_attn.{}_proj.bias", ("q", "k", "v")) if "self_attn.q_proj.bias" in parts else None
+    def _layer(self, parts: dict[str, Weight]) -> LayerWeights[MatrixT]:
+        def together(template: str, names: tuple[str, ...]) -> Weight:
+            return stacked([parts[template.format(name)] for name in names], self._dtype)
+
+        vectors = {name: self._plain(part) for name, part in parts.items() if not name.endswith("proj.weight")}
+        biases = [vectors[name] for name in (f"self_attn.{each}_proj.bias" for each in "qkv") if name in vectors]
+        bias = torch.cat(biases) if biases else None
         return LayerWeights(
-            input_norm=parts["input_layernorm.weight"],
+            input_norm=vectors["input_layernorm.weight"],
             qkv=self._matrix(together("self_attn.{}_proj.weight", ("q", "k", "v")), bias),
-            q_norm=parts.get("self_attn.q_norm.weight"),
-            k_norm=parts.get("self_attn.k_norm.weight"),
+            q_norm=vectors.get("self_attn.q_norm.weight"),
+            k_norm=vectors.get("self_attn.k_norm.weight"),
             output=self._matrix(parts["self_attn.o_proj.weight"], None),
-            post_norm=parts["post_attention_layernorm.weight"],
+            post_norm=vectors["post_attention_layernorm.weight"],
             gate_up=self._matrix(together("mlp.{}_proj.weight", ("gate", "up")), None),
             down=self._matrix(parts["mlp.down_proj.weight"], None),
         )

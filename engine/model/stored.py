@@ -18,6 +18,8 @@ from engine.model.config import ModelConfig
 if TYPE_CHECKING:
     import torch
 
+    from engine.model.grouped import GroupedWeight, Weight
+
 SAMPLE_BYTES = 64 * 1024
 SAMPLE_PIECES = 16
 
@@ -48,6 +50,7 @@ class Piece:
 
 WHOLE = Piece()
 Decode = Callable[[StoredTensor, bytearray], "torch.Tensor"]
+DecodeGroups = Callable[[StoredTensor, bytearray], "GroupedWeight | None"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,8 @@ class Checkpoint:
     index: tuple[StoredTensor, ...]
     decode: Decode
     """Turns the stored bytes into a float tensor of the stored shape."""
+    decode_groups: DecodeGroups | None = None
+    """Turns the stored bytes into groups of 4 or 8 bits; None for a tensor, or a format, that has none."""
 
     def fingerprint(self) -> str:
         """Return a SHA-256 (hex) over configuration, tensor index and 64 KiB sampled of each tensor.
@@ -86,6 +91,13 @@ class Checkpoint:
                 yield stored.name, self.decode(part, raw)
             else:
                 yield stored.name, self._columns(part, raw, piece.columns)
+
+    def grouped_tensors(self) -> Iterator[tuple[str, Weight]]:
+        """Yield whole tensors like `tensors`; those that are stored in groups of 4 or 8 bits, as these groups."""
+        for stored in self.index:
+            raw = _read(stored, 0, stored.size_bytes)
+            groups = None if self.decode_groups is None else self.decode_groups(stored, raw)
+            yield stored.name, self.decode(stored, raw) if groups is None else groups
 
     def _columns(self, stored: StoredTensor, raw: bytearray, wanted: range) -> torch.Tensor:
         """Decode the blocks that hold the wanted columns."""

@@ -75,7 +75,9 @@ def load_rank(config: EngineConfig, number: int, run_dir: str, clock: Clock, oth
     """
     group = join_group(number, config.tp, Path(run_dir) / "ranks", COLLECTIVE_LIMIT_S)
     checkpoint = open_checkpoint(config.model)
-    model = load_model(checkpoint, config.dtype, group=group, cpu_step=config.cpu_step)
+    model = load_model(
+        checkpoint, config.dtype, group=group, cpu_step=config.cpu_step, quantization=config.quantization
+    )
     pool = KVPool(kv_layout(config, checkpoint.config, len(model.share.kv_heads)))
     grammars = GrammarCompiler(lambda: _token_table(config.model, checkpoint.config))
     runner = Runner(model, pool, checkpoint.config.eos_ids, grammars, number)

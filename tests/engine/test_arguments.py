@@ -31,7 +31,8 @@ def test_every_setting_has_a_flag() -> None:
     numbers = [word for name in names for word in (name, "48")]
     config = parse_config(
         ["--model", "m", "--role", "decode", "--peers", "a:1,b:2", "--peers", "c:3", "--served-name", "s",
-         "--instance", "i", "--host", "127.0.0.2", "--dtype", "float32", "--cpu-step", "off", "--log-level", "debug",
+         "--instance", "i", "--host", "127.0.0.2", "--dtype", "float32", "--cpu-step", "off", "--quantization", "gguf",
+         "--log-level", "debug",
          "--no-checksums", "--schedule", "normal", "--no-prefix-cache", "--insecure", "--enable-failpoints",
          "--recheck-prompts", "--flight-file", "f", *numbers]
     )  # fmt: skip

@@ -9,7 +9,7 @@
 
 #include "vector.h"
 
-// Sums stay in registers only if every loop over them is unrolled before they are given a place.
+// Sums stay in registers only if every short loop over them is unrolled before the compiler gives them a place.
 #define UNROLLED _Pragma("GCC unroll 16")
 
 constexpr int64_t kBlock = 16;
@@ -166,48 +166,56 @@ inline f8 dots_of(__m256i sums) {
     return _mm256_cvtepi32_ps(sums);
 }
 
+// M rows of 8-bit activations with one plane of a group: 16 dot products each.
+template <int M>
+inline void dots(const uint8_t* weight, const int8_t* levels, int64_t stride, __m256i whole[M][2]) {
+    const __m256i low = _mm256_set1_epi8(15);
+    UNROLLED
+    for (int i = 0; i < M * 2; ++i) whole[i / 2][i % 2] = _mm256_setzero_si256();
+    // Not unrolled: the compiler would take all products first and run out of registers.
+#pragma GCC unroll 1
+    for (int quad = 0; quad < 8; ++quad) {
+        const __m256i both = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(weight + quad * 32));
+        const __m256i first = _mm256_and_si256(both, low);
+        const __m256i second = _mm256_and_si256(_mm256_srli_epi16(both, 4), low);
+        UNROLLED
+        for (int m = 0; m < M; ++m) {
+            int32_t four;
+            std::memcpy(&four, levels + m * stride + quad * 4, sizeof four);
+            whole[m][0] = dot(whole[m][0], first, _mm256_set1_epi32(four));
+            whole[m][1] = dot(whole[m][1], second, _mm256_set1_epi32(four));
+        }
+    }
+}
+
 // M rows of activations with one block of groups: sum over groups of scale * dot + offset * sum of activations.
 template <int M>
 void product_groups(const Matrix& matrix, const Input& in, int64_t row, int64_t block, const Output& out) {
-    const int64_t parts = matrix.columns / kGroup * matrix.planes;
+    const int64_t groups = matrix.columns / kGroup, parts = groups * matrix.planes;
     const uint8_t* weight = static_cast<const uint8_t*>(matrix.weight) + block * parts * kGroup * kBlock / 2;
     const uint16_t* scales = matrix.scales + block * parts * 2 * kBlock;
-    const __m256i low = _mm256_set1_epi8(15);
     f8 sums[M][2];
     UNROLLED
     for (int i = 0; i < M * 2; ++i) sums[i / 2][i % 2] = zero8();
-    for (int64_t part = 0; part < parts; ++part, scales += 2 * kBlock) {
-        const int64_t at = part / matrix.planes * kGroup;
-        __m256i whole[M][2];
-        UNROLLED
-        for (int i = 0; i < M * 2; ++i) whole[i / 2][i % 2] = _mm256_setzero_si256();
-        UNROLLED
-        for (int quad = 0; quad < 8; ++quad, weight += 32) {
-            const __m256i both = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(weight));
-            const __m256i first = _mm256_and_si256(both, low);
-            const __m256i second = _mm256_and_si256(_mm256_srli_epi16(both, 4), low);
+    for (int64_t group = 0; group < groups; ++group)
+        for (int64_t plane = 0; plane < matrix.planes; ++plane, weight += 256, scales += 2 * kBlock) {
+            __m256i whole[M][2];
+            dots<M>(weight, in.levels + row * in.stride + group * kGroup, in.stride, whole);
+            const float* pairs = in.scales + (row * in.stride / kGroup + group) * 2;
             UNROLLED
-            for (int m = 0; m < M; ++m) {
-                int32_t four;
-                std::memcpy(&four, in.levels + (row + m) * in.stride + at + quad * 4, sizeof four);
-                whole[m][0] = dot(whole[m][0], first, _mm256_set1_epi32(four));
-                whole[m][1] = dot(whole[m][1], second, _mm256_set1_epi32(four));
+            for (int half = 0; half < 2; ++half) {
+                const __m128i* from = reinterpret_cast<const __m128i*>(scales + half * 8);
+                const f8 scale = _mm256_cvtph_ps(_mm_loadu_si128(from));
+                const f8 offset = _mm256_cvtph_ps(_mm_loadu_si128(from + kBlock / 8));
+                UNROLLED
+                for (int m = 0; m < M; ++m) {
+                    const float* pair = pairs + m * in.stride / kGroup * 2;
+                    const f8 scaled = _mm256_mul_ps(scale, _mm256_broadcast_ss(pair));
+                    f8 sum = _mm256_fmadd_ps(scaled, dots_of(whole[m][half]), sums[m][half]);
+                    sums[m][half] = _mm256_fmadd_ps(offset, _mm256_broadcast_ss(pair + 1), sum);
+                }
             }
         }
-        UNROLLED
-        for (int half = 0; half < 2; ++half) {
-            const __m128i* from = reinterpret_cast<const __m128i*>(scales + half * 8);
-            const f8 scale = _mm256_cvtph_ps(_mm_loadu_si128(from));
-            const f8 offset = _mm256_cvtph_ps(_mm_loadu_si128(from + kBlock / 8));
-            UNROLLED
-            for (int m = 0; m < M; ++m) {
-                const float* pair = in.scales + ((row + m) * in.stride + at) / kGroup * 2;
-                const f8 scaled = _mm256_mul_ps(scale, all8(pair[0]));
-                sums[m][half] = _mm256_fmadd_ps(scaled, dots_of(whole[m][half]), sums[m][half]);
-                sums[m][half] = _mm256_fmadd_ps(offset, all8(pair[1]), sums[m][half]);
-            }
-        }
-    }
     UNROLLED
     for (int m = 0; m < M; ++m)
         UNROLLED

@@ -84,7 +84,9 @@ def step_function(config: ModelConfig, cache: Path | None = None) -> StepFunctio
 
 
 class CpuStep:
-    """One model for the C++ step: bf16 weights and KV on a CPU, computed in float32 between the matrices.
+    """One model for the C++ step: weights in bf16 or in groups of 4 and 8 bits, KV in bf16, float32 between.
+
+    With groups a matrix takes its input in 8 bits, a scale for each row and 32 columns.
 
     Uses as many threads as torch would. A row's results do not depend on the other rows, nor on the threads.
     """
@@ -144,8 +146,8 @@ class CpuStep:
         return _Layer(*map(self._floats, norms), *map(self._matrix, matrices))
 
     def _matrix(self, matrix: PackedMatrix) -> _Matrix:
-        weight, bias = self._pointer(matrix.weight), self._pointer(matrix.bias)
-        return _Matrix(weight, None, bias, matrix.blocks, matrix.columns, 0)
+        pointers = (self._pointer(tensor) for tensor in (matrix.weight, matrix.scales, matrix.bias))
+        return _Matrix(*pointers, matrix.blocks, matrix.columns, matrix.planes)
 
     def _floats(self, tensor: Tensor | None) -> int | None:
         return None if tensor is None else self._pointer(tensor.float())

@@ -131,10 +131,12 @@ def test_all_prompts(model: ForwardPass, reference: LlamaForCausalLM, smollm2_pa
     check_greedy(model, reference, everything, TOKENS, chunk=256)
 
 
-@pytest.mark.parametrize("cpu_step", ["auto", "off"])
-def test_bf16_answers_pass_their_own_score(checkpoint: Checkpoint, smollm2_path: Path, cpu_step: str) -> None:
+@pytest.mark.parametrize(("cpu_step", "quantization"), [("auto", "none"), ("auto", "gguf"), ("off", "none")])
+def test_bf16_answers_pass_their_own_score(
+    checkpoint: Checkpoint, smollm2_path: Path, cpu_step: str, quantization: str
+) -> None:
     """In bf16 every token, decoded in a batch, is within 0.25 logit of the best when scored in one pass."""
-    model = load_model(checkpoint, "bfloat16", cpu_step=cpu_step)
+    model = load_model(checkpoint, "bfloat16", cpu_step=cpu_step, quantization=quantization)
     ids = prompts(smollm2_path)[:14]
     answers = PagedRun(model, "bfloat16", tokens=2048).greedy(ids, 16, chunk=32)
     for prompt, answer in zip(ids, answers, strict=True):
