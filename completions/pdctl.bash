@@ -18,7 +18,7 @@ _pdctl() {
     if [[ $cur == = ]]; then cur=; elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi
     for ((i = 1; i < COMP_CWORD; i++)); do
         case ${COMP_WORDS[i]} in
-            up|down|status|logs|attach|probe|diagnose|codes|explain|timeline|diff|runbook|stacks|metrics|snapshot|redact|snapshot-and-restart|restart|load|drill|history) command=${COMP_WORDS[i]}; break ;;
+            up|down|status|logs|attach|probe|watch|diagnose|codes|explain|timeline|diff|runbook|stacks|metrics|snapshot|redact|snapshot-and-restart|restart|load|drill|history) command=${COMP_WORDS[i]}; break ;;
         esac
     done
     case $command:$prev in
@@ -54,6 +54,13 @@ _pdctl() {
         probe:--output|probe:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
         probe:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
         probe:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        watch:--interval) return ;;
+        watch:--count|watch:-n) return ;;
+        watch:--probe-every) return ;;
+        watch:--listen) return ;;
+        watch:--output|watch:-o) words="table json"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
+        watch:--file) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        watch:--name) words=$(_pdctl_deployments); COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
         diagnose:--output|diagnose:-o) words="table short json md"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
         diagnose:--fail-on) words="error warning info"; COMPREPLY=($(compgen -W "$words" -- "$cur")); return ;;
         diagnose:--suspect) return ;;
@@ -140,6 +147,7 @@ _pdctl() {
         logs:-*) words="--follow -f --lines -n --file --name --help -h" ;;
         attach:-*) words="--file --name --force --api-key-file --ca-file --output -o --help -h" ;;
         probe:-*) words="--direct --count -n --prompt-tokens --timeout --force --output -o --file --name --help -h" ;;
+        watch:-*) words="--interval --count -n --probe-every --daemon --listen --print-alerts --output -o --file --name --help -h" ;;
         diagnose:-*) words="--output -o --fail-on --suspect --only --suppress --read-only --timeout --upstream --file --name --verbose -v --help -h" ;;
         codes:-*) words="--output -o --help -h" ;;
         explain:-*) words="--output -o --help -h" ;;
@@ -161,7 +169,7 @@ _pdctl() {
         stacks:*) words=$(_pdctl_instances) ;;
         metrics:*) words=$(_pdctl_instances) ;;
         redact:*) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;
-        :*) words="up down status logs attach probe diagnose codes explain timeline diff runbook stacks metrics snapshot redact snapshot-and-restart restart load drill history" ;;
+        :*) words="up down status logs attach probe watch diagnose codes explain timeline diff runbook stacks metrics snapshot redact snapshot-and-restart restart load drill history" ;;
     esac
     COMPREPLY=($(compgen -W "$words" -- "$cur"))
 }

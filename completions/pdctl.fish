@@ -73,6 +73,17 @@ complete -c pdctl -n '__fish_seen_subcommand_from probe' -l output -s o -d 'Form
 complete -c pdctl -n '__fish_seen_subcommand_from probe' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
 complete -c pdctl -n '__fish_seen_subcommand_from probe' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
 complete -c pdctl -n '__fish_seen_subcommand_from probe' -l help -s h -d 'Show this message and exit.'
+complete -c pdctl -n __fish_use_subcommand -a watch -d 'Look again and again, and alarm when requests stand still.'
+complete -c pdctl -n '__fish_seen_subcommand_from watch' -l interval -d 'Seconds between two looks.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from watch' -l count -s n -d 'Looks; without it, until Ctrl-C.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from watch' -l probe-every -d 'Seconds between canary requests; 0: none.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from watch' -l daemon -d 'Run for systemd, in the foreground, with metrics for Prometheus.'
+complete -c pdctl -n '__fish_seen_subcommand_from watch' -l listen -d 'Where --daemon answers /metrics.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from watch' -l print-alerts -d 'Print the alert rules for Prometheus, and end.'
+complete -c pdctl -n '__fish_seen_subcommand_from watch' -l output -s o -d 'Form of the result.' -x -a 'table json'
+complete -c pdctl -n '__fish_seen_subcommand_from watch' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
+complete -c pdctl -n '__fish_seen_subcommand_from watch' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'
+complete -c pdctl -n '__fish_seen_subcommand_from watch' -l help -s h -d 'Show this message and exit.'
 complete -c pdctl -n __fish_use_subcommand -a diagnose -d 'Say what is wrong, what was ruled out and what to do next.'
 complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l output -s o -d 'Form of the report.' -x -a 'table short json md'
 complete -c pdctl -n '__fish_seen_subcommand_from diagnose' -l fail-on -d 'Exit 1 from this level on.' -x -a 'error warning info'

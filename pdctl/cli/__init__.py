@@ -27,6 +27,7 @@ COMMANDS = {
     "logs": "Show what the instances print.",
     "attach": "Find out what already runs at some URLs, and write pd.toml.",
     "probe": "Send a real request and time each stage of it.",
+    "watch": "Look again and again, and alarm when requests stand still.",
     "diagnose": "Say what is wrong, what was ruled out and what to do next.",
     "codes": "List every finding pdctl knows.",
     "explain": "Print the runbook of a finding.",

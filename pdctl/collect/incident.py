@@ -79,9 +79,7 @@ class IncidentDirectory:
 
     def write_topology(self, at: datetime, prev_at: datetime | None) -> None:
         """Write what is deployed and when the two samples were taken."""
-        head = {"schema": SCHEMA, "captured_at": at, "captured_prev_at": prev_at, "name": self._deployment.name}
-        rows = [_topology_row(instance) for instance in self._deployment.instances]
-        self._write(self.path / "topology.toml", toml_text.document(head, {"instance": rows}))
+        self._write(self.path / "topology.toml", topology_document(self._deployment, at, prev_at))
 
     def add(self, instance: str, taken: Iterable[Taken]) -> None:
         """Write the files at once and remember how they came about; the bytes are not kept."""
@@ -145,6 +143,12 @@ class IncidentDirectory:
             draft.unlink(missing_ok=True)
             return False
         return True
+
+
+def topology_document(deployment: Deployment, at: datetime, prev_at: datetime | None) -> bytes:
+    """Return `topology.toml`: what is deployed, and when its two samples were taken."""
+    head = {"schema": SCHEMA, "captured_at": at, "captured_prev_at": prev_at, "name": deployment.name}
+    return toml_text.document(head, {"instance": [_topology_row(instance) for instance in deployment.instances]})
 
 
 def _topology_row(instance: Instance) -> dict[str, object]:

@@ -114,7 +114,9 @@ class Case:
         return tuple(found)
 
     def _is_served_by_peers(self, unit: Unit) -> bool:
-        """Return whether requests leave the only prefill, though only decode counts them."""
+        """Return whether requests leave the only prefill, or stream through a router: only decode counts that."""
+        if unit.gauge is Gauge.FRONT_INFLIGHT:
+            return bool(self.is_moving)
         is_sending = unit.gauge in (Gauge.BOOTSTRAP, Gauge.INFLIGHT)
         counts = any(unit.view.rise(counter) for counter in PROGRESS[unit.gauge])
         return is_sending and not counts and len(self.prefills) == 1 and bool(self.is_moving)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from pdctl.dialects.signal_catalogue import LOADS, SERIES
+from pdctl.dialects.signal_catalogue import AGES, LOADS, SERIES
 from pdctl.dialects.signals import Counter, Gauge, Series
 from pdctl.evidence.model import Evidence, InstanceEvidence
 from pdctl.evidence.records import Exposition, Place
@@ -62,16 +62,22 @@ class Readings:
                 return Reading(self.raw.loads[key], Place(f"{self.name}/loads.json", pointer=key), False)
         return None
 
-    def _rows(self, signal: Gauge | Counter, scrape: Exposition | None) -> Iterable[tuple[Series, list[float]]]:
+    def oldest_age_s(self, gauge: Gauge) -> float | None:
+        """Return how long the oldest request of a queue has been where it is; None where nobody tells."""
+        return next((max(values) for _, values in self._rows(gauge, self.raw.metrics, AGES)), None)
+
+    def _rows(
+        self, signal: Gauge | Counter, scrape: Exposition | None, table: tuple[Series, ...] = SERIES
+    ) -> Iterable[tuple[Series, list[float]]]:
         if scrape is None:
             return
-        for row in SERIES:
+        for row in table:
             if row.signal is not signal or (row.role and row.role != self.role):
                 continue
             values = [
                 sample.value
                 for sample in scrape.series.get(row.name, ())
-                if all(sample.labels.get(label) in wanted for label, wanted in row.where.items())
+                if all(sample.labels.get(label, "") in wanted for label, wanted in row.where.items())
             ]
             if values or (row.where and row.name in scrape.series):
                 yield row, values or [0.0]

@@ -127,10 +127,18 @@ def _unit(view: InstanceView, gauge: Gauge, is_request_unanswered: bool) -> Unit
         return None
     if outstanding <= 0:
         return None
-    span = view.interval_s
-    if span is None or reading is None:
+    span = _span_s(view, gauge) if reading is not None else None
+    if span is None and (reading is None or view.interval_s is None):
         span = view.age_s(line.at) if line else None
     return Unit(view, gauge, outstanding, progress(view, gauge), place, is_confirmed, span)
+
+
+def _span_s(view: InstanceView, gauge: Gauge) -> float | None:
+    """Return for how long something surely waits there: what came after the first sample has not waited since then."""
+    age, before = view.oldest_age_s(gauge), view.gauge_before(gauge)
+    if view.interval_s is None or age is not None:
+        return min(view.interval_s, age) if view.interval_s is not None and age is not None else view.interval_s
+    return None if before is not None and before.value <= 0 else view.interval_s
 
 
 def progress(view: InstanceView, gauge: Gauge) -> bool | None:

@@ -27,6 +27,11 @@ def _queue(signal: Gauge, *phases: str, role: str = "") -> Series:
     return Series(signal, QUEUE_LENGTH, {"queue": phases}, role, source=_SOURCE)
 
 
+def _age(signal: Gauge, *phases: str, role: str = "") -> Series:
+    """Return the age of the oldest request in some phases, since it entered its phase; without phases, in any."""
+    return Series(signal, QUEUE_AGE, {"queue": phases} if phases else {}, role, source=_SOURCE)
+
+
 PDCTL_SIGNALS = SignalTable(
     dialect="pdctl",
     series=(
@@ -59,8 +64,18 @@ PDCTL_SIGNALS = SignalTable(
             {"result": ("checksum_mismatch",)},
             source=_SOURCE,
         ),
+        Series(Counter.KV_BYTES, "pdengine_transfer_bytes_total", source=_SOURCE),
         Series(Counter.ABORTS, "pdengine_http_clients_left_total", source=_SOURCE),
         Series(Counter.RETRACTIONS, "pdengine_retractions_total", source=_SOURCE),
+    ),
+    ages=(
+        _age(Gauge.RUNNING, "prompt", "decoding"),
+        _age(Gauge.WAITING, "waiting"),
+        _age(Gauge.BOOTSTRAP, "room", role="prefill"),
+        _age(Gauge.INFLIGHT, "waiting", "prompt", "held", role="prefill"),
+        _age(Gauge.PREALLOC, "pages", role="decode"),
+        _age(Gauge.TRANSFER, "room", "pages", "reading", role="decode"),
+        _age(Gauge.HTTP_ACTIVE),
     ),
     patterns=(
         Pattern(Event.THREAD_DIED, r"thread (?P<thread>\S+) crashed", "thread ", source="engine/observe/threads.py"),

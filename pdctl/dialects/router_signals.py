@@ -5,18 +5,25 @@ from __future__ import annotations
 
 from pdctl.dialects.signals import Counter, Event, Gauge, Pattern, Series, SignalTable
 
-_POSTS = ("/v1/chat/completions", "/v1/completions", "/generate")
+_POSTS = ("/v1/chat/completions", "/v1/completions", "/generate", "/v1/responses", "/v1/messages")
+_ANSWERED = (*_POSTS, "")
+"""Health checks and our own GETs are answered too: they are no progress. sglang-router 0.3 tells no path."""
 
 SMG_SERIES = (
     Series(Gauge.FRONT_INFLIGHT, "smg_worker_requests_active", source="smg metrics"),
     Series(Counter.REQUESTS_STARTED, "smg_http_requests_total", {"path": _POSTS}, source="smg metrics"),
-    Series(Counter.REQUESTS_DONE, "smg_http_responses_total", {"status_code": ("200",)}, source="smg metrics"),
+    Series(
+        Counter.REQUESTS_DONE,
+        "smg_http_responses_total",
+        {"status_code": ("200",), "path": _ANSWERED},
+        source="smg metrics",
+    ),
     Series(Counter.FIRST_TOKENS, "smg_pd_ttft_seconds_count", source="smg metrics"),
     Series(Counter.FIRST_TOKEN_SECONDS, "smg_pd_ttft_seconds_sum", source="smg metrics"),
     Series(
         Counter.REQUESTS_FAILED,
         "smg_http_responses_total",
-        {"status_code": ("500", "502", "503", "504")},
+        {"status_code": ("500", "502", "503", "504"), "path": _ANSWERED},
         source="smg metrics",
     ),
 )

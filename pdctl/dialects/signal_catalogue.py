@@ -29,6 +29,7 @@ SERIES: tuple[Series, ...] = (
     *(row for table in _ROUTERS for row in table.series),
     *_DYNAMO.series,
 )
+AGES: tuple[Series, ...] = tuple(row for table in _ENGINES for row in table.ages)
 BATCHES: tuple[Batch, ...] = (*(row for table in _ENGINES for row in table.batches), *shared_signals.BATCHES)
 ENGINE_PATTERNS: tuple[Pattern, ...] = (
     *(row for table in _ENGINES for row in table.patterns),

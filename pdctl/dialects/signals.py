@@ -48,6 +48,8 @@ class Counter(StrEnum):
     REQUESTS_FAILED = "requests_failed"
     ABORTS = "aborts"
     ALLOCATIONS = "allocations"
+    KV_BYTES = "kv_bytes"
+    """Sent by prefill, or read by decode."""
     TRANSFERS_DONE = "transfers_done"
     TRANSFERS_FAILED = "transfers_failed"
     BOOTSTRAPS_FAILED = "bootstraps_failed"
@@ -204,6 +206,8 @@ class SignalTable(msgspec.Struct, frozen=True, kw_only=True):
 
     dialect: str
     series: tuple[Series, ...] = ()
+    ages: tuple[Series, ...] = ()
+    """Seconds that the oldest request of a queue has been where it is; each under the queue's own gauge."""
     patterns: tuple[Pattern, ...] = ()
     batches: tuple[Batch, ...] = ()
     loads: dict[str, Gauge] = {}

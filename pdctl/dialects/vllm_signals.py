@@ -51,6 +51,7 @@ SERIES = (
     ),
     Series(Counter.TRANSFERS_DONE, "vllm:nixl_xfer_time_seconds_count", source=f"{_NIXL}/metrics.py"),
     Series(Counter.TRANSFERS_DONE, "vllm:mooncake_xfer_time_seconds_count", source="mooncake_connector.py"),
+    Series(Counter.KV_BYTES, "vllm:nixl_bytes_transferred_sum", source=f"{_NIXL}/metrics.py"),
     Series(Counter.TRANSFERS_FAILED, "vllm:nixl_num_failed_transfers_total", source=f"{_NIXL}/metrics.py"),
     Series(
         Counter.TRANSFERS_FAILED,

@@ -22,10 +22,11 @@ from pdctl.diagnose.recurrence import conclusion_of
 from pdctl.diagnose.report import Report
 from pdctl.diagnose.verdict import Verdict
 from pdctl.errors import PdctlError
-from pdctl.evidence import kept, manifest, toml_text
+from pdctl.evidence import kept, manifest
 from pdctl.evidence.directory import read_directory
 from pdctl.hosts.hosts import Hosts
 from pdctl.probe import ProbeResult, prove
+from pdctl.probe.evidence import PROBE_FILE, probe_document
 from pdctl.recover.restart_set import blames_only_the_router, initiating_restart
 
 INTERVAL_S = 2.0
@@ -36,7 +37,6 @@ PATIENCE_S = 20.0
 """Above the longest default patience of a stall (10 s), with the time that hung endpoints cost."""
 _DECIDED = (Verdict.WEDGED, Verdict.HEALTHY, Verdict.NOT_A_WEDGE)
 _STANDS = ("stalled", "suspected", "stopped")
-_PROBE_FIELDS = ("via", "status", "took_ms", "timeout_ms", "error", "id", "ttft_ms", "kv_bytes", "cached_tokens")
 
 
 class Live:
@@ -131,8 +131,7 @@ class Live:
             except PdctlError as error:
                 self._say(f"{prefill.name} -> {decode.name}: not probed: {error.message}")
         if self._probes:
-            rows = [_probe_row(result) for result in self._probes]
-            self._collector.keep("probe.toml", toml_text.document({}, {"probe": rows}))
+            self._collector.keep(PROBE_FILE, probe_document(self._probes))
 
 
 def manifest_of(
@@ -161,11 +160,3 @@ def manifest_of(
 def _standing(report: Report) -> set[str]:
     """Return the instances that stand or seem to: only those are attached to."""
     return {row.instance for row in report.symptoms if row.symptom in _STANDS and row.instance}
-
-
-def _probe_row(result: ProbeResult) -> dict[str, object]:
-    row: dict[str, object] = {name: getattr(result, name) for name in _PROBE_FIELDS}
-    pair = f"{result.pair[0]}/{result.pair[1]}" if result.pair else None
-    at = datetime.fromtimestamp(result.at, UTC)
-    stage = result.stage.value if result.stage else None
-    return {"at": at, **row, "stage": stage, "output": result.output.value, "pair": pair}

@@ -1,0 +1,176 @@
+"""A real request every so often, by the rules of `pdctl.probe`: one at a time, and never where it could do harm."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection
+from typing import Protocol
+
+import msgspec
+
+from pdctl.deployment.model import Deployment
+from pdctl.diagnose.limits import LIMITS
+from pdctl.errors import PdctlError
+from pdctl.probe import ProbeReport, ProbeResult, Verdict, prove
+from pdctl.watch.ways import Way, ways_of
+
+PROMPT_TOKENS = 32
+TIMEOUT_S = 60.0
+OVERDUE_S = LIMITS.patience_s
+"""A canary under way for so long is evidence already; on an engine that is slow it may still end well."""
+RETRY_S = 30.0
+"""Between two canaries of one way while something is suspicious: one more tells nothing new."""
+PROOF_TURNS = 2
+"""For so many turns of all ways a passed canary is evidence; then it is too old to prove anything."""
+BLAME_S = 45.0
+"""For so long a failed one is: where it still fails, it was sent again meanwhile."""
+CLOSE_S = 1.0
+
+_OUTCOMES = {Verdict.PROVEN: "passed", Verdict.NOT_PROVEN: "failed", Verdict.UNKNOWN: "unknown"}
+SKIPPED = "skipped"
+OUTCOMES = (*_OUTCOMES.values(), SKIPPED)
+"""Unknown: answered, but not proven. Skipped: none was sent."""
+
+Say = Callable[[str], None]
+
+
+class Prober(Protocol):
+    """Sends requests and says what became of them, as `pdctl.probe.prove` does."""
+
+    def __call__(
+        self, deployment: Deployment, *, direct: bool, prompt_tokens: int, timeout_s: float
+    ) -> ProbeReport: ...
+
+
+class _Flight(msgspec.Struct, frozen=True):
+    """A canary under way."""
+
+    way: Way
+    sent_at: float
+    """By the clock that never jumps."""
+    at: float
+    """Unix time."""
+
+
+class _Landed(msgspec.Struct, frozen=True):
+    ended_at: float
+    result: ProbeResult
+
+
+class Canary:
+    """Probes one way after the other, `every_s` apart; what is suspicious is probed at once, and again."""
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        every_s: float,
+        say: Say = lambda line: None,
+        prober: Prober = prove,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.outcomes: Counter[str] = Counter()
+        """How many ended how, by a word of `OUTCOMES`."""
+        self._ways = ways_of(deployment)
+        self._every_s = every_s
+        self._say = say
+        self._prober = prober
+        self._clock = clock
+        self._due_at = clock() + every_s
+        self._turn = 0
+        self._sent_at: dict[str, float] = {}
+        self._landed: dict[str, _Landed] = {}
+        self._told: dict[str, str] = {}
+        self._flight: _Flight | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def results(self) -> tuple[ProbeResult, ...]:
+        """Return what is evidence now: the last result of each way, newest last, and one that is overdue."""
+        now = self._clock()
+        late = self._overdue(now)
+        ended = sorted((item for item in self._landed.values() if self._tells(item, now)), key=lambda one: one.ended_at)
+        results = (item.result for item in ended)
+        return tuple(results) if late is None else (*(one for one in results if one.via != late.via), late)
+
+    def tick(self, *, is_suspicious: bool, suspects: Collection[str] = ()) -> None:
+        """Send a canary if one is due and none is under way. Returns at once: a thread waits for the answer."""
+        if self._flight is not None:
+            return
+        way = (self._suspicious_way(suspects) if is_suspicious else None) or self._way_in_turn()
+        if way is None:
+            return
+        self._flight = _Flight(way, self._clock(), time.time())
+        self._sent_at[way.via] = self._flight.sent_at
+        self._thread = threading.Thread(target=self._send, args=(way,), name="canary", daemon=True)
+        self._thread.start()
+
+    def forget(self, names: Collection[str]) -> None:
+        """Drop what failed past these instances, which have changed: their ways may be probed at once."""
+        for way in self._ways:
+            landed = self._landed.get(way.via)
+            if way.names & set(names) and landed is not None and landed.result.verdict is not Verdict.PROVEN:
+                del self._landed[way.via], self._sent_at[way.via]
+
+    def close(self) -> None:
+        """Give a canary under way a moment to end; its legs outlive us otherwise, and do no harm."""
+        if self._thread is not None:
+            self._thread.join(CLOSE_S)
+
+    def _tells(self, item: _Landed, now: float) -> bool:
+        proof_s = PROOF_TURNS * len(self._ways) * self._every_s
+        return now - item.ended_at <= (proof_s if item.result.verdict is Verdict.PROVEN else BLAME_S)
+
+    def _overdue(self, now: float) -> ProbeResult | None:
+        flight = self._flight
+        if flight is None or now - flight.sent_at < OVERDUE_S:
+            return None
+        waited_s = now - flight.sent_at
+        return ProbeResult(
+            id="",
+            via=flight.way.via,
+            at=flight.at,
+            verdict=Verdict.NOT_PROVEN,
+            why=f"no answer yet after {waited_s:.0f} s",
+            stage=None,
+            took_ms=1000 * waited_s,
+            timeout_ms=1000 * TIMEOUT_S,
+            error="timeout",
+        )
+
+    def _suspicious_way(self, suspects: Collection[str]) -> Way | None:
+        """Return a way that may tell more: of those past the suspects, the one not asked for longest."""
+        failed = {via for via, item in self._landed.items() if item.result.verdict is not Verdict.PROVEN}
+        long_ago = self._clock() - RETRY_S
+        ways = [
+            way
+            for way in self._ways
+            if (not suspects or way.names & set(suspects) or way.via in failed)
+            and self._sent_at.get(way.via, long_ago) <= long_ago
+        ]
+        # Directly first: a router may answer for an engine that does not.
+        return min(ways, key=lambda way: (not way.direct, self._sent_at.get(way.via, long_ago)), default=None)
+
+    def _way_in_turn(self) -> Way | None:
+        if not self._ways or self._clock() < self._due_at:
+            return None
+        self._due_at = self._clock() + self._every_s
+        way = self._ways[self._turn % len(self._ways)]
+        self._turn += 1
+        return way
+
+    def _send(self, way: Way) -> None:
+        try:
+            report = self._prober(way.deployment, direct=way.direct, prompt_tokens=PROMPT_TOKENS, timeout_s=TIMEOUT_S)
+            result = report.results[-1]
+            self._told.pop(way.via, None)
+            self.outcomes[_OUTCOMES[result.verdict]] += 1
+            self._landed[way.via] = _Landed(self._clock(), result)
+        except PdctlError as error:
+            self.outcomes[SKIPPED] += 1
+            if self._told.get(way.via) != error.message:
+                self._say(f"canary {way.via}: not sent: {error.message}")
+            self._told[way.via] = error.message
+        finally:
+            self._flight = None
