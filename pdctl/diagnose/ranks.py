@@ -19,6 +19,7 @@ _LIBRARY = (
     "runpy",
     "socket.py",
     "streams.py",
+    "poll.py",
     "<string>",
 )
 _WAITS_FOR_INPUT = (

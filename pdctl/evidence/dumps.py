@@ -48,10 +48,15 @@ def parse_dump(data: bytes, file: str) -> tuple[ProcessStack, ...]:
 
 def _frame(line: str) -> Frame | None:
     if match := _PYSPY_FRAME.match(line):
-        return Frame(_short(match[1]), match[2].rpartition(":")[0] or match[2])
+        return _framed(match[1], match[2].rpartition(":")[0] or match[2])
     if line.startswith("#") and (match := _GDB_FRAME.match(line)):
         return Frame(_short(match[1].partition("(")[0].strip()))
     return None
+
+
+def _framed(function: str, file: str) -> Frame:
+    """Make a frame; py-spy 0.4 writes functions of Python 3.11 and later with their class, older ones without."""
+    return Frame(function.rpartition(".")[2] if file.endswith(".py") else _short(function), file)
 
 
 def _short(function: str) -> str:
@@ -78,7 +83,7 @@ def parse_dump_json(data: bytes, file: str) -> tuple[tuple[ProcessStack, ...], t
 def _json_thread(item: dict[str, object]) -> Thread:
     frames = item.get("frames")
     kept = [
-        Frame(_short(str(frame.get("name", ""))), str(frame.get("filename", "")))
+        _framed(str(frame.get("name", "")), str(frame.get("filename", "")))
         for frame in (frames if isinstance(frames, list) else [])
         if isinstance(frame, dict)
     ]

@@ -51,9 +51,22 @@ def _missing_rank(case: Case, view: InstanceView) -> Answer:
     return unknown("no rank is known to be missing")
 
 
+def _own_rank_missing(case: Case, view: InstanceView) -> Answer:
+    """Our API process waits for its ranks itself, so a dead one leaves no trace; which are there, their names say."""
+    alive = [item for item in view.processes if item.state not in (None, "gone", "Z")]
+    ranks = {item.rank for item in alive if "engine.scheduler" in item.label}
+    should = view.raw.tp or 1
+    if view.raw.dialect != "pdctl" or not ranks or len(ranks) >= should:
+        return unknown("no rank of our own engine is known to be missing")
+    text = f"{view.name}: of {should} ranks only {', '.join(sorted(ranks))} lives"
+    return yes(text, Kind.PROCESS, Place(f"{view.name}/process.toml"), len(ranks))
+
+
 def _dead_or_missing(case: Case, view: InstanceView) -> Answer:
-    missing = _missing_rank(case, view)
-    return missing if missing.is_true else _dead_rank(case, view)
+    for answer in (_missing_rank(case, view), _own_rank_missing(case, view)):
+        if answer.is_true:
+            return answer
+    return _dead_rank(case, view)
 
 
 def _health_lies(case: Case, view: InstanceView) -> Answer:
@@ -72,6 +85,7 @@ ANALYZER = Analyzer(
         requires("the parent lives", _parent_lives),
         requires("a rank is dead or missing", _dead_or_missing),
         proves("a dead rank beside living processes", _dead_rank),
+        proves("a rank of our own engine is not there", _own_rank_missing),
         suggests("a rank is missing", _missing_rank),
         suggests(
             "it says that a child died",

@@ -63,3 +63,18 @@ def test_any_bytes_are_read_without_an_exception(data: bytes) -> None:
     """No dump is too strange."""
     parse_dump(data, "p/stacks.txt")
     parse_dump_json(data, "p/stacks.json")
+
+
+def test_a_python_function_is_called_the_same_by_every_py_spy() -> None:
+    """0.4 writes the class before it, and where a function was defined; the native name after a dot is none."""
+    dump = (
+        "Process 7: python -m engine.scheduler\n\n"
+        'Thread 7 (idle): "steps"\n'
+        "    forward.cold (libtorch_cpu.so)\n"
+        "    ProcessRanks.all_reduce (engine/parallel/group.py:68)\n"
+        "    context_decorator.<locals>.decorate_context (torch/utils/_contextlib.py:124)\n"
+        "    main (engine/__main__.py:45)\n"
+    )
+    [process] = parse_dump(dump.encode(), "p/stacks.txt")
+    functions = [frame.function for frame in process.threads[0].frames]
+    assert functions == ["forward.cold", "all_reduce", "decorate_context", "main"]
