@@ -18,7 +18,7 @@ def down(
     ] = STOP_DEADLINE_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Stop the router, then decode, then prefill, and make sure that no process of theirs is left.
+    """Stop the router and all engines, and make sure that no process of theirs is left.
 
     Engines finish the requests they have; what is left at the timeout is killed. Stopping what is stopped is
     no error.

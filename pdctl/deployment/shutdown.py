@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pdctl.deployment.model import Instance, Role
@@ -10,7 +11,10 @@ from pdctl.deployment.state import StateFolder
 from pdctl.managers import shim
 
 ORDER = (Role.ROUTER, Role.DECODE, Role.UNIFIED, Role.PREFILL)
-"""No new requests first; then who reads; last who is read from."""
+"""Of asking: no new requests first. Engines finish what they have, and need no order for it."""
+ROUTER_S = 1.0
+"""What a router gets whose engines are all gone: it has nothing to finish, but smg keeps its port open for 5 s, so that
+load balancers notice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +32,26 @@ class Stopped:
 def take_down(
     folder: StateFolder, instances: Iterable[Instance], *, deadline_s: float = shim.STOP_DEADLINE_S
 ) -> tuple[Stopped, ...]:
-    """Stop instances role after role, those of one role together; what does not run is fine.
+    """Ask all instances to stop, await the engines, then the router; what does not run is fine.
 
-    Takes at most `deadline_s` a role plus a few seconds. Raises PdctlError if a process survives SIGKILL.
+    Takes at most `deadline_s` plus a few seconds an instance. Raises PdctlError if a process survives SIGKILL.
     """
-    instances = tuple(instances)
-    outcome: list[Stopped] = []
-    for role in ORDER:
-        group = [instance for instance in instances if instance.role is role]
-        paths = {instance.name: folder.paths(instance.name) for instance in group}
-        before = {name: (shim.observe(path), bool(shim.leftovers(path))) for name, path in paths.items()}
-        for path in paths.values():
-            shim.ask_to_stop(path)
-        for name, path in paths.items():
-            seen, was_running = before[name]
-            was_killed = shim.await_stopped(path, deadline_s)
-            outcome.append(Stopped(name, seen.explanation(), was_running, was_killed))
-    return tuple(outcome)
+    instances = sorted(instances, key=lambda one: ORDER.index(one.role))
+    paths = {instance.name: folder.paths(instance.name) for instance in instances}
+    before = {name: (shim.observe(path), bool(shim.leftovers(path))) for name, path in paths.items()}
+    for path in paths.values():
+        shim.ask_to_stop(path)
+    ends_at = time.monotonic() + deadline_s
+    killed: dict[str, bool] = {}
+    for instance in sorted(instances, key=lambda one: one.role is Role.ROUTER):
+        left_s = max(0.0, ends_at - time.monotonic())
+        is_idle = left_s > ROUTER_S and _has_lost_its_engines(instance, instances)
+        was_killed = shim.await_stopped(paths[instance.name], ROUTER_S if is_idle else left_s)
+        killed[instance.name] = was_killed and not is_idle
+    return tuple(Stopped(name, seen.explanation(), ran, killed[name]) for name, (seen, ran) in before.items())
+
+
+def _has_lost_its_engines(instance: Instance, stopped: Sequence[Instance]) -> bool:
+    """Return whether it is a router, and every engine that it was told of is among the stopped."""
+    told = {word for word in instance.start or () if word.startswith(("http://", "https://"))}
+    return instance.role is Role.ROUTER and bool(told) and told <= {one.url for one in stopped}

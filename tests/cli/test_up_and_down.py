@@ -201,6 +201,24 @@ def test_down_kills_what_does_not_leave(standins: Standins) -> None:
     assert (done.returncode, standins.leftovers()) == (0, [])
 
 
+def test_down_does_not_wait_for_a_router_without_engines(standins: Standins) -> None:
+    """It has nothing to finish: it is ended at once and not called killed, whatever the timeout."""
+    urls = " ".join(f"http://127.0.0.1:{standins.ports[name]}" for name in ("prefill-0", "decode-0"))
+    standins.behave(router=f"stubborn {urls}")
+    standins.up()
+    done = standins.run("down", "--timeout", "60")
+    assert done.stdout.splitlines()[0] == "router: stopped"
+    assert (done.returncode, standins.leftovers()) == (0, [])
+
+
+def test_down_lets_a_router_finish_whose_engines_go_on(standins: Standins) -> None:
+    """One of its engines is not ours to stop, so requests may be under way: it has the whole timeout."""
+    standins.behave(router="stubborn http://127.0.0.1:9")
+    standins.up()
+    done = standins.run("down", "--timeout", "2")
+    assert done.stdout.splitlines()[0] == "router: killed, it did not stop in time"
+
+
 def test_down_of_what_pdctl_did_not_start(tmp_path: Path) -> None:
     """An attached deployment is refused, not silently left running."""
     (tmp_path / "pd.toml").write_text(
