@@ -41,7 +41,7 @@ def diagnose(
         list[str] | None,
         typer.Argument(
             help="A kept folder or archive, or URLs of engines; without one, what was used last or runs here.",
-            metavar="[DIR|ARCHIVE|URL...]",
+            metavar="[DIR|ARCHIVE|[ROLE=]URL...]",
         ),
     ] = None,
     output: Annotated[ReportForm, typer.Option("--output", "-o", help="Form of the report.")] = ReportForm.TABLE,
@@ -85,7 +85,7 @@ def diagnose(
       pdctl diagnose
       pdctl diagnose -o short
       pdctl diagnose --suspect bootstrap_thread_dead
-      pdctl diagnose http://127.0.0.1:30000 http://127.0.0.1:30002
+      pdctl diagnose http://p1:30000 decode=http://d1:30002   # the role of one that hangs
       pdctl diagnose incident/ -o json | jq '.causes[0]'
       pdctl diagnose incident/ -o md --upstream > bug.md
     """
@@ -103,7 +103,7 @@ def diagnose(
     if upstream and output is not ReportForm.MARKDOWN:
         raise UsageError(f"--upstream is a form of -o md, not of -o {output}", "give both: -o md --upstream")
     focus = _focus(suspect or [], only or [], suppress or [])
-    if targets and not targets[0].startswith(("http://", "https://")):
+    if targets and "://" not in targets[0]:
         if len(targets) > 1:
             hint = "give one folder or archive, or URLs"
             raise UsageError(f"{len(targets)} targets, but {targets[0]} is no URL", hint)

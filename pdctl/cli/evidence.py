@@ -27,14 +27,15 @@ def live_of(urls: list[str], file: Path | None, name: str | None) -> Live:
     Raises PdctlError where nothing is known or nothing can be kept.
     """
     from pdctl.deployment.discovery import discover
-    from pdctl.deployment.identify import Address
+    from pdctl.deployment.identify import parse_address
     from pdctl.deployment.running import chosen_or_running
     from pdctl.deployment.state import StateFolder, state_root
     from pdctl.recover.live import Live
     from pdctl.render import console
 
     if urls:
-        found = discover([Address(url.rstrip("/")) for url in urls], name=name, progress=console.tell)
+        addresses = [parse_address(url) for url in urls]
+        found = discover(addresses, name=name, progress=console.tell, must_answer=False)
         notes, deployment, folder = found.notes, found.deployment, None
     else:
         running = chosen_or_running(name, file, state_root())

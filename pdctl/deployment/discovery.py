@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
@@ -30,19 +30,22 @@ def discover(
     api_key_file: str | None = None,
     ca_file: str | None = None,
     progress: Callable[[str], None] = lambda line: None,
+    must_answer: bool = True,
 ) -> Discovery:
     """Ask every address what it is, and the routers among them for their workers.
 
-    Raises UsageError (an address twice), NotProven (an address that does not answer or is no engine) and
-    CannotTell (roles or models that no endpoint tells).
+    Without `must_answer` one that does not answer belongs to the deployment all the same, with the family of the
+    others, if its role was said or a router tells it. Raises UsageError (an address twice), NotProven (an address
+    that does not answer or is no engine; in any case where none does) and CannotTell (roles or models that no
+    endpoint tells).
     """
     _refuse_duplicates(addresses)
     key = api_key(api_key_file)
     with ThreadPoolExecutor(max_workers=16) as pool:
         asked = list(pool.map(lambda item: _ask_or_error(item, key, ca_file), addresses))
-        found = _all_or_raise(asked)
+        found = _answering(asked, must_answer=must_answer)
         progress(f"{len(found)} of {len(addresses)} addresses are engines or routers")
-        revealed = _revealed(found)
+        revealed = _revealed(found, {item.url for item in addresses})
         trusted = {urlsplit(item.url).hostname for item in addresses}
         notes = []
         for more in pool.map(
@@ -54,7 +57,26 @@ def discover(
                 found.append(more)
             else:
                 notes.append(f"named by the router, left out: {more}")
+    for address, answer in zip(addresses, asked, strict=True):
+        if isinstance(answer, NotProven):
+            notes.append(f"taken all the same: {answer.message}")
+            found.append(_silent(address, found))
     return _assembled(found, name, api_key_file, ca_file, notes)
+
+
+def _silent(address: Address, found: Sequence[Found]) -> Found:
+    """Return an address that does not answer, as one of the family of the engines that do."""
+    engines = [item for item in found if item.role is not Role.ROUTER] or found
+    return Found(
+        url=address.url,
+        dialect=engines[0].dialect,
+        role=address.role,
+        model=None,
+        version=None,
+        bootstrap_port=None,
+        tp=None,
+        transfer=None,
+    )
 
 
 def _ask_or_error(address: Address, key: str | None, ca_file: str | None) -> Found | NotProven:
@@ -65,9 +87,9 @@ def _ask_or_error(address: Address, key: str | None, ca_file: str | None) -> Fou
             return error
 
 
-def _all_or_raise(asked: Sequence[Found | NotProven]) -> list[Found]:
+def _answering(asked: Sequence[Found | NotProven], *, must_answer: bool) -> list[Found]:
     errors = [item for item in asked if isinstance(item, NotProven)]
-    if errors:
+    if errors and (must_answer or len(errors) == len(asked)):
         words = "\n       ".join(error.message for error in errors)
         raise NotProven(words, errors[0].hint)
     return [item for item in asked if isinstance(item, Found)]
@@ -81,9 +103,8 @@ def _refuse_duplicates(addresses: Sequence[Address]) -> None:
         seen.add(address.url)
 
 
-def _revealed(found: Sequence[Found]) -> tuple[Address, ...]:
+def _revealed(found: Sequence[Found], known: Collection[str]) -> tuple[Address, ...]:
     """Return the routers' workers that were not named; a router knows the roles that vLLM does not tell."""
-    known = {item.url for item in found}
     roles = {role.value: role for role in Role}
     more: dict[str, Address] = {}
     for worker in (worker for item in found for worker in item.workers):
@@ -102,7 +123,7 @@ def _assembled(
     if without:
         raise CannotTell(
             f"no endpoint tells the role of {', '.join(without)}",
-            f"say it: pdctl attach prefill={without[0]} ..., or add the router's URL, which knows its workers",
+            f"say it before the URL: prefill={without[0]}, or add the router's URL, which knows its workers",
         )
     models = [item.model for item in completed if item.model]
     if not models:

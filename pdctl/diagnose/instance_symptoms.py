@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from pdctl.diagnose.bodies import json
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.symptoms import Observed, Symptom
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Counter, Event
 from pdctl.evidence.model import Evidence
-from pdctl.evidence.records import Place
+from pdctl.evidence.records import Get, Place
 
 
 def instance_symptoms(view: InstanceView) -> list[Observed]:
@@ -37,7 +38,8 @@ def instance_symptoms(view: InstanceView) -> list[Observed]:
             view.restarts(),
         )
     health = view.get("/health", "/health_generate", "/readiness")
-    if health is not None and health.status != 200 and view.is_alive is not False:
+    is_well = health is None or health.status == 200 or _says_ready(health)
+    if health is not None and not is_well and view.is_alive is not False:
         add(Symptom.UNHEALTHY, health.path, f"{health.path} says {health.status or health.error}")
     found.extend(_failures(view))
     damage = view.events(Event.CORRUPTION, Event.LATE_READ)
@@ -52,6 +54,13 @@ def instance_symptoms(view: InstanceView) -> list[Observed]:
             f"{len(view.events(Event.CLIENT_GONE))} clients left before the answer",
         )
     return found
+
+
+def _says_ready(health: Get) -> bool:
+    """Return whether a Dynamo worker serves though it says 503 `notready`: each of its endpoints is ready (1.6.1)."""
+    body = json(health.body)
+    endpoints = body.get("endpoints") if isinstance(body, dict) else None
+    return isinstance(endpoints, dict) and bool(endpoints) and all(state == "ready" for state in endpoints.values())
 
 
 def _died(exit_code: int | None, signal: int | None) -> bool:

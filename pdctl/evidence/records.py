@@ -104,6 +104,10 @@ class SourceFacts(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
 
+OWN_REQUEST = "pdctl-probe-"
+"""How the ids of pdctl's own requests begin."""
+
+
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
     """What a request sent through the path did."""
 

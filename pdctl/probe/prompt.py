@@ -5,6 +5,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 
+from pdctl.evidence.records import OWN_REQUEST
+
 _STORY = (
     "The ferry leaves the north pier at seven and carries flour, salt, oranges and letters to the island . "
     "On the way back it brings wool, cheese and whoever wants to see the town . "
@@ -20,7 +22,7 @@ WORDS_PER_TOKEN = 0.75
 
 def fresh_id() -> str:
     """Return an id that marks a request as a probe of ours."""
-    return f"pdctl-probe-{secrets.token_hex(8)}"
+    return f"{OWN_REQUEST}{secrets.token_hex(8)}"
 
 
 def fresh_nonce() -> str:

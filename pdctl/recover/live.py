@@ -54,6 +54,7 @@ class Live:
         self._report: Report | None = None
         self._probes: list[ProbeResult] = []
         self._is_dumped = False
+        self._is_probed = False
         self.summary: CollectionSummary | None = None
 
     def diagnose(self, *, patience_s: float = PATIENCE_S, may_probe: bool = True) -> Report:
@@ -66,7 +67,8 @@ class Live:
         self.summary = self._collector.take(interval_s=INTERVAL_S, timeout_s=SAMPLE_S)
         report = self._judged()
         while not self._is_decided(report, may_probe) and time.monotonic() < ends_at:
-            if may_probe and not self._probes:
+            if may_probe and not self._is_probed:
+                self._is_probed = True
                 self._probe(report)
             self._again(_standing(report))
             report = self._judged()
@@ -105,7 +107,7 @@ class Live:
     def _is_decided(self, report: Report, may_probe: bool) -> bool:
         """Return whether more evidence would change nothing. A router is blamed only after a direct request passed."""
         if blames_only_the_router(report) and may_probe:
-            return bool(self._probes)
+            return self._is_probed
         return report.verdict in _DECIDED or initiating_restart(report) is not None
 
     def _again(self, standing: set[str]) -> None:
@@ -119,19 +121,24 @@ class Live:
         return self._report
 
     def _probe(self, report: Report) -> None:
-        known_bad = {
-            (pair.prefill, pair.decode) for pair in report.impact.pairs if pair.state in ("stalled", "failing")
-        }
+        states = {(pair.prefill, pair.decode): pair.state for pair in report.impact.pairs}
         for prefill, decode in self._deployment.pairs:
-            if (prefill.name, decode.name) in known_bad:
-                continue
-            alone = msgspec.structs.replace(self._deployment, instances=(prefill, decode))
-            try:
-                self._probes += prove(alone, direct=True, timeout_s=PROBE_S, progress=self._say).results
-            except PdctlError as error:
-                self._say(f"{prefill.name} -> {decode.name}: not probed: {error.message}")
+            if states.get((prefill.name, decode.name)) not in ("stalled", "failing"):
+                alone = msgspec.structs.replace(self._deployment, instances=(prefill, decode))
+                self._send(alone, f"{prefill.name} -> {decode.name}", direct=True)
+        router = self._deployment.router
+        if not self._probes and router is not None and "stalled" not in states.values():
+            # Engines of some families take requests from their frontend alone; and it shows what clients get.
+            self._send(self._deployment, router.name, direct=False)
         if self._probes:
             self._collector.keep(PROBE_FILE, probe_document(self._probes))
+
+    def _send(self, deployment: Deployment, way: str, *, direct: bool) -> None:
+        """Send one request and keep its outcome; one that cannot be sent is told."""
+        try:
+            self._probes += prove(deployment, direct=direct, timeout_s=PROBE_S, progress=self._say).results
+        except PdctlError as error:
+            self._say(f"{way}: not probed: {error.message}")
 
 
 def manifest_of(

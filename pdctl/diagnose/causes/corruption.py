@@ -9,17 +9,33 @@ from pdctl.diagnose.predicates import alive, grew, logged, nobody_gone, says
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Counter, Event
+from pdctl.evidence.records import OWN_REQUEST, Probe
 
 _EXPLAINS = (Symptom.WRONG_OUTPUT, Symptom.DAMAGE, *FAILURES)
 
 
 def _wrong_answer(case: Case, view: InstanceView) -> Answer:
     wrong = [probe for probe in case.probes if probe.output == "garbled" and probe.status == 200]
+    judged = [probe for probe in wrong if not _may_be_ignorance(case, probe)]
+    if judged:
+        return yes("a request got status 200 and a wrong answer", Kind.PROBE, value=len(judged))
     if wrong:
-        return yes("a request got status 200 and a wrong answer", Kind.PROBE, value=len(wrong))
+        return unknown("a known answer was not given; the model may not know it, or be a mock")
     if any(probe.output in ("same", "close") for probe in case.probes):
         return no("the probe's answer was right", Kind.PROBE)
     return unknown("no answer was compared")
+
+
+def _may_be_ignorance(case: Case, probe: Probe) -> bool:
+    """Return whether a probe of ours asked a question of an engine that cannot score: a weak model answers it wrong."""
+    return (probe.id or "").startswith(OWN_REQUEST) and not any(view.raw.dialect == "pdctl" for view in case.engines)
+
+
+def _does_not_know(case: Case, view: InstanceView) -> Answer:
+    wrong = [probe for probe in case.probes if probe.output == "garbled" and _may_be_ignorance(case, probe)]
+    if wrong:
+        return yes("a question with a known answer was answered wrong", Kind.PROBE, value=len(wrong))
+    return unknown("no question was answered wrong")
 
 
 def _one_room_two_lengths(case: Case, view: InstanceView) -> Answer:
@@ -58,6 +74,7 @@ PAGE = Analyzer(
         proves("one room, two prompt lengths", _one_room_two_lengths),
         proves("an engine compared, and it differed", _checksum),
         proves("an engine counts wrong checksums", _counts_damaged),
+        suggests("a known answer was not given", _does_not_know),
         suggests("an engine found damage", says(Event.CORRUPTION, otherwise="no line of damage")),
     ),
 )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pdctl.diagnose.analyzer import Analyzer, proves, requires, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
+from pdctl.diagnose.bodies import json
 from pdctl.diagnose.case import Case
-from pdctl.diagnose.causes.registries import EXPLAINS, json, serving
+from pdctl.diagnose.causes.registries import EXPLAINS, serving
 from pdctl.diagnose.causes.self_report import nobody_unfit
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.predicates import logged

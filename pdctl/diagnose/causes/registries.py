@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from pdctl.diagnose.analyzer import FAILURES, STALLS
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
@@ -24,13 +22,3 @@ def serving(view: InstanceView) -> bool | None:
     if view.is_alive is None:
         return None
     return view.is_alive and not view.is_stopped and not view.is_starting and view.health in (None, 200, 503)
-
-
-def json(body: str | None) -> object:
-    if not body:
-        return None
-    try:
-        value: object = msgspec.json.decode(body.encode())
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    return value

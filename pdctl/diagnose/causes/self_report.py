@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from pdctl.diagnose.analyzer import Ask
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
+from pdctl.diagnose.bodies import json
 from pdctl.diagnose.case import Case
-from pdctl.diagnose.causes.registries import json
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.pdctl_signals import THREAD_ALIVE, THREAD_RESTARTS
 from pdctl.evidence.records import Exposition, Get, Place, Sample

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pdctl.diagnose.analyzer import EVERYONE, Analyzer, proves, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
+from pdctl.diagnose.bodies import json
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.addresses import host_of, port_of
-from pdctl.diagnose.causes.registries import EXPLAINS, json, serving
+from pdctl.diagnose.causes.registries import EXPLAINS, serving
 from pdctl.diagnose.predicates import logged
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event

@@ -98,3 +98,30 @@ def test_one_lone_request_makes_no_wedge(waiting: int, verdict: str) -> None:
     files = {"e__metrics_txt": waits, "e__metrics_prev_txt": waits, "e__http_toml": make.HEALTHY_GET}
     report = make.report(make.instance("e", "unified", "vllm"), **files)
     assert (report.verdict, report.abstains) == (verdict, True)
+
+
+@pytest.mark.parametrize(("state", "is_well"), [("ready", True), ("notready", False)])
+def test_a_dynamo_worker_that_says_notready_serves_when_its_endpoints_do(state: str, *, is_well: bool) -> None:
+    """Its own /health says 503 all its life; the endpoints in the body tell."""
+    body = '{"status": "notready", "endpoints": {"generate": "STATE"}}'.replace("STATE", state)
+    get = f"[[get]]\npath = \"/health\"\nstatus = 503\ntook_ms = 5\nbody = '{body}'\n"
+    report = make.report(make.instance("w", "decode", "dynamo"), w__http_toml=get)
+    assert (not [row for row in report.symptoms if row.symptom == "unhealthy"]) is is_well
+
+
+_WRONG = '[[probe]]\nat = 2026-06-19T14:29:30Z\nvia = "router"\ntook_ms = 300\nstatus = 200\noutput = "garbled"\n'
+
+
+@pytest.mark.parametrize(
+    ("dialect", "more", "is_proof"),
+    [("sglang", 'id = "pdctl-probe-1"\n', False), ("sglang", "", True), ("pdctl", 'id = "pdctl-probe-1"\n', True)],
+    ids=["a question to a model we cannot score", "somebody compared it", "scored by our engine"],
+)
+def test_a_wrong_answer_proves_damage_where_somebody_could_tell(dialect: str, more: str, *, is_proof: bool) -> None:
+    """A weak model, or a mock, answers a question wrong in the best of health; it is not called healthy either."""
+    topology = make.instance("p", "prefill", dialect) + make.instance("d", "decode", dialect, host=2)
+    report = make.report(
+        topology, probe_toml=_WRONG + more, p__http_toml=make.HEALTHY_GET, d__http_toml=make.HEALTHY_GET
+    )
+    assert ("PD0309" in [cause.code for cause in report.firm]) is is_proof
+    assert report.verdict != "healthy"
