@@ -22,6 +22,7 @@ from pdctl.diagnose.instance_symptoms import instance_symptoms, probe_symptoms
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.pages import ownerless, unfenced
 from pdctl.diagnose.ranks import handle_wait
+from pdctl.diagnose.rooms import abandoned
 from pdctl.diagnose.symptoms import (
     BEFORE_WORK,
     PROGRESS,
@@ -147,6 +148,9 @@ class Case:
                 kept = f"never fell below {floor[0]:g} in {floor[1]:.0f} min, while others passed"
                 text = f"{gauge.value} of {view.name} {kept}"
                 found.append(Observed(Symptom.STUCK_SUBSET, view.name, gauge.value, text, floor[0]))
+        given_up = abandoned(view, self.peers(view))
+        if given_up is not None:
+            found.append(Observed(Symptom.STUCK_SUBSET, view.name, Gauge.INFLIGHT.value, given_up.text, given_up.age_s))
         standing = self._standing_executors(view)
         if standing:
             text = f"{standing} executors of {view.name} wait for a transfer in both dumps, without a step"

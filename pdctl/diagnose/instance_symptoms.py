@@ -6,6 +6,7 @@ from datetime import datetime
 
 from pdctl.diagnose.bodies import json
 from pdctl.diagnose.limits import LIMITS
+from pdctl.diagnose.rooms import cut_short
 from pdctl.diagnose.symptoms import Observed, Symptom
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Counter, Event
@@ -68,6 +69,9 @@ def _died(exit_code: int | None, signal: int | None) -> bool:
 
 
 def _failures(view: InstanceView) -> list[Observed]:
+    cut = cut_short(view)
+    if cut is not None:
+        return [Observed(_kind_of(cut.count, cut.ended), view.name, "requests", cut.text, cut.count)]
     failed = [
         rise.value
         for counter in (Counter.TRANSFERS_FAILED, Counter.BOOTSTRAPS_FAILED, Counter.REQUESTS_FAILED)
@@ -80,10 +84,14 @@ def _failures(view: InstanceView) -> list[Observed]:
     if bad <= 0:
         return _logged_failures(view, fresh_s=LIMITS.onset_s)
     total = bad + done.value
-    is_most = total >= LIMITS.failing_completions and bad / total >= LIMITS.failing_share
-    kind = Symptom.FAILING if is_most else Symptom.FAILURES
+    kind = _kind_of(bad, total)
     text = f"{view.name}: {bad:g} of {total:g} completions failed between the samples"
     return [Observed(kind, view.name, "requests", text, bad)]
+
+
+def _kind_of(bad: float, total: float) -> Symptom:
+    is_most = total >= LIMITS.failing_completions and bad / total >= LIMITS.failing_share
+    return Symptom.FAILING if is_most else Symptom.FAILURES
 
 
 _FAILURE_LINES = (Event.ROOM_FAILED, Event.TRANSFER_FAILED, Event.WRONG_PEER, Event.MISMATCH)

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 
 from pdctl.diagnose.events import LogReader, Occurrence, Work
+from pdctl.diagnose.health_body import status_of
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.reading import Readings
 from pdctl.dialects.signals import Event, Gauge
@@ -239,7 +240,9 @@ class InstanceView(Readings):
 
     @cached_property
     def is_starting(self) -> bool | None:
-        """Whether it loads, compiles or warms up: start-up lines and no READY, work or request after them."""
+        """Whether it loads, compiles or warms up: it says so, or start-up lines and no READY, work or request after."""
+        if status_of(self.raw.gets) == "loading":
+            return True
         marks = [item for item in self.occurrences if item.event in (*_STARTING, Event.READY)]
         if not marks:
             return None

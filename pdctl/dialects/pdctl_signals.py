@@ -9,6 +9,7 @@ _SOURCE = "engine/observe/metrics.py"
 PAGES = "pdengine_pages"
 QUEUE_LENGTH = "pdengine_queue_length"
 QUEUE_AGE = "pdengine_queue_oldest_age_seconds"
+TRANSFERS = "pdengine_transfers_total"
 THREAD_ALIVE = "pdengine_thread_alive"
 THREAD_RESTARTS = "pdengine_thread_restarts_total"
 FAILED_ROOMS = (

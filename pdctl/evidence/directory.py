@@ -131,5 +131,7 @@ def _instance(table: Table, files: Files, captured: datetime | None) -> tuple[In
         gpus=folder.rows("gpu.toml", toml_files.gpus),
         source=folder.record("source.toml", toml_files.source),
         flight=folder.marks("flight.bin"),
+        rooms=folder.rooms("rooms.json"),
+        rooms_recent=folder.rooms("rooms.recent.json"),
         history=folder.traces("history.json"),
     ), folder.problems

@@ -13,6 +13,7 @@ from pdctl.evidence.dumps import parse_dump, parse_dump_json
 from pdctl.evidence.exposition import parse_exposition
 from pdctl.evidence.loglines import parse_log
 from pdctl.evidence.records import Capture, Exposition, LogLine, Place, Problem, ProcessStack
+from pdctl.evidence.rooms import RoomList, room_list
 from pdctl.evidence.toml_files import Table
 from pdctl.evidence.traces import Mark, Trace
 
@@ -100,6 +101,14 @@ class Folder:
             return made
         data = self._get(f"{name}.txt")
         return parse_dump(data, f"{self._name}/{name}.txt") if data is not None else ()
+
+    def rooms(self, name: str) -> RoomList | None:
+        data = self._get(name)
+        if data is None:
+            return None
+        made, wrong = room_list(data, f"{self._name}/{name}")
+        self.problems.extend(wrong)
+        return made
 
     def marks(self, name: str) -> tuple[Mark, ...]:
         return self._rows_of(name, traces.marks)

@@ -18,6 +18,7 @@ from pdctl.evidence.records import (
     ProcessStack,
     SourceFacts,
 )
+from pdctl.evidence.rooms import RoomList
 from pdctl.evidence.traces import Mark, Trace
 
 
@@ -53,6 +54,10 @@ class InstanceEvidence(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[Gpu, ...] = ()
     source: SourceFacts | None = None
     flight: tuple[Mark, ...] = ()
+    rooms: RoomList | None = None
+    """Legs that are live; None where the engine lists none."""
+    rooms_recent: RoomList | None = None
+    """Legs that ended within the last minute."""
     """Of our own engine: what its recorder tells, also of one that hung or was killed."""
     history: tuple[Trace, ...] = ()
     """What a Prometheus had kept of it before the capture."""

@@ -59,6 +59,8 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     cmdline: tuple[str, ...] = ()
     threads: tuple[str, ...] = ()
     oom_killed: bool = False
+    cgroup_oom_kills: int | None = None
+    """Processes of its control group that the kernel killed for memory since the group was made."""
     tracer_pid: int | None = None
     wchan: str | None = None
 

@@ -30,14 +30,18 @@ def _clients_left(case: Case, view: InstanceView) -> Answer:
 
 
 def _engines_work(case: Case, view: InstanceView) -> Answer:
-    busy = [one for one in case.engines if is_busy(one)]
-    if case.is_moving or busy:
+    if case.is_moving:
         return yes("the engines work", Kind.METRICS)
     if any(case.stepped_during(probe) for probe in case.probes):
         return yes("the engines worked while the probes waited", Kind.LOG)
     stall = next((item for item in case.symptoms if item.symptom is Symptom.STALLED), None)
+    if stall is not None:
+        # Also where an earlier stage is busy: a prefill computes for rooms that nobody reads.
+        return no(stall.text, Kind.METRICS, stall.place)
+    if any(is_busy(one) for one in case.engines):
+        return yes("the engines work", Kind.METRICS)
     # An engine that nobody asks for anything stands still as well.
-    return no(stall.text, Kind.METRICS, stall.place) if stall else unknown("nothing tells whether the engines work")
+    return unknown("nothing tells whether the engines work")
 
 
 def _probe_ran_out(case: Case, view: InstanceView) -> Answer:

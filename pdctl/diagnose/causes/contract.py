@@ -20,6 +20,7 @@ from pdctl.diagnose.analyzer import (
 )
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
+from pdctl.diagnose.causes.self_report import refused_peers
 from pdctl.diagnose.predicates import says
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
@@ -48,6 +49,19 @@ def _logged(family: tuple[str, ...]) -> Ask:
         if found:
             return yes(f"{view.name}: {found[-1].text[:140]}", Kind.LOG, found[-1].place, len(found))
         return unknown(f"{view.name} names no such mismatch")
+
+    return ask
+
+
+def _refused(family: tuple[str, ...]) -> Ask:
+    """Ask what /health of our own engine says of the peers that it refuses: field, own value, the peer's."""
+
+    def ask(case: Case, view: InstanceView) -> Answer:
+        for peer, why in refused_peers(view).items():
+            if _field_of(why) is family:
+                place = Place(f"{view.name}/http.toml", pointer="/health refused_peers")
+                return yes(f"{view.name} refuses {peer}: {why}", Kind.HTTP, place)
+        return unknown(f"{view.name} refuses nobody for such a field")
 
     return ask
 
@@ -115,7 +129,7 @@ def _named_or_differs(family: tuple[str, ...], differs: Ask) -> Ask:
     """Ask for a sign of this very field: failures alone fit every cause."""
 
     def ask(case: Case, view: InstanceView) -> Answer:
-        signs = (_logged(family)(case, view), differs(case, view))
+        signs = (_logged(family)(case, view), _refused(family)(case, view), differs(case, view))
         return next((answer for answer in signs if answer.is_true), unknown("no sign of this field"))
 
     return ask
@@ -151,6 +165,7 @@ def _field(code: str, family: tuple[str, ...], differs: Ask, *signs: Check) -> A
         checks=(
             requires("the field differs, or is named", _named_or_differs(family, differs)),
             proves("an engine names the field", _logged(family)),
+            proves("an engine refuses the other for the field", _refused(family)),
             suggests("the values differ", differs),
             suggests("requests fail", _fails),
             *signs,

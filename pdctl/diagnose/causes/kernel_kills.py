@@ -8,6 +8,7 @@ from pdctl.diagnose.events import Occurrence
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event
+from pdctl.evidence.records import Process
 
 _VICTIM = re.compile(r"Killed process (\d+)")
 _KILLED = ("-9", "137")
@@ -21,6 +22,15 @@ def kernel_kills(view: InstanceView) -> tuple[Occurrence, ...]:
 def has_been_hit(view: InstanceView, item: Occurrence) -> bool:
     """Return whether an event is about this instance; what is no kill for memory always is."""
     return item.event is not Event.KERNEL_OOM or not _is_of_host(item) or _has_hit(view, item)
+
+
+def is_new_since(view: InstanceView, process: Process) -> bool:
+    """Return whether the kernel killed somebody just before this process was started in place of another."""
+    kills = [item for item in view.end_events(Event.KERNEL_OOM) if item.at is not None]
+    began = process.started_at
+    return began is not None and any(
+        0 <= (began - item.at).total_seconds() <= LIMITS.burst_s for item in kills if item.at is not None
+    )
 
 
 def _is_of_host(item: Occurrence) -> bool:

@@ -8,6 +8,7 @@ from pdctl.diagnose.bursts import aborted_rooms, burst, quantised, room_failures
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.stuck_handle import waiting_thread
 from pdctl.diagnose.causes.transfer_sides import EXPLAINS
+from pdctl.diagnose.causes.two_sided_rooms import holds_for_nobody
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.predicates import alive, level
 from pdctl.diagnose.view import InstanceView
@@ -100,6 +101,7 @@ ANALYZER = Analyzer(
     checks=(
         requires("it lives", alive),
         proves("one room, two ends", _told_one_side),
+        proves("it holds a room that the other side has given up", holds_for_nobody),
         proves("it waits for a transfer that the other side failed", _waits_on_failed),
         suggests("its rooms end by their own clock", _ends_by_clock),
         suggests("the other side failed in a burst", _other_failed),

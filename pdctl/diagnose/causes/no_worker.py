@@ -61,6 +61,19 @@ def _lists_nobody(view: InstanceView) -> Answer:
     return unknown(f"{view.name} shows no list of workers")
 
 
+def _counts_healthy(case: Case, view: InstanceView) -> Answer:
+    """Ask that it does not count all its workers healthy: what it logged before they came back is over."""
+    ready = view.get("/readiness")
+    body = json(ready.body) if ready is not None and ready.status == 200 else None
+    healthy, total = (
+        (body.get("healthy_workers"), body.get("total_workers")) if isinstance(body, dict) else (None, None)
+    )
+    place = Place(f"{view.name}/http.toml", pointer="/readiness healthy_workers")
+    if isinstance(healthy, int) and isinstance(total, int) and healthy == total > 0:
+        return no(f"{view.name} counts {healthy} of {total} workers healthy", Kind.HTTP, place, healthy)
+    return yes(f"{view.name} does not count all its workers healthy", Kind.HTTP)
+
+
 def _no_model_ready(case: Case, view: InstanceView) -> Answer:
     """Its model is not ready: it lost its workers, or they never registered."""
     ready = view.gauge(Gauge.MODEL_READY)
@@ -101,6 +114,7 @@ ANALYZER = Analyzer(
         proves("the router says it has no worker", _says_none),
         suggests("workers are marked unhealthy", _unhealthy),
         requires("it lists or names no worker", _says_so),
+        requires("it does not count them healthy now", _counts_healthy),
         suggests("requests get 503", _answers_503),
         suggests("no model is ready", _no_model_ready),
         suggests("it lists no worker", lambda case, view: _lists_nobody(view)),

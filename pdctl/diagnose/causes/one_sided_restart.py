@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from pdctl.diagnose.analyzer import FAILURES, STALLS, Analyzer, requires, suggests
-from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
+from pdctl.diagnose.analyzer import FAILURES, STALLS, Analyzer, proves, requires, suggests
+from pdctl.diagnose.answer import Answer, Kind, either, every, no, unknown, yes
 from pdctl.diagnose.bursts import age_skew, room_failures
 from pdctl.diagnose.case import Case
+from pdctl.diagnose.causes.self_report import reported_dead
 from pdctl.diagnose.causes.transfer_sides import EXPLAINS, TRANSPORT, either_dead
+from pdctl.diagnose.causes.two_sided_rooms import has_forgotten, is_never_heard
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.view import InstanceView
+from pdctl.dialects.pdctl_signals import CONTROL_THREAD
 from pdctl.dialects.signals import Counter, Event
+
+_dead = reported_dead(CONTROL_THREAD)
 
 
 def _fails_since(case: Case, view: InstanceView) -> Answer:
@@ -83,13 +88,32 @@ def _not_serving(case: Case, view: InstanceView) -> Answer:
     return no("requests pass", Kind.METRICS) if case.is_moving else unknown("no request is known to hang or to fail")
 
 
+def _restarted_alone(case: Case, view: InstanceView) -> Answer:
+    return either(age_skew(case, view), has_forgotten(case, view))
+
+
+def _hears(case: Case, view: InstanceView) -> Answer:
+    """A side whose control thread is dead hears nothing either, without any restart."""
+    for side in (view, *case.peers(view)):
+        dead = _dead(case, side)
+        if dead.is_true:
+            return no(dead.text, Kind.HTTP, dead.place)
+    return yes("no control thread is known to be dead", Kind.HTTP)
+
+
+def _unheard_since(case: Case, view: InstanceView) -> Answer:
+    return every(has_forgotten(case, view), is_never_heard(case, view))
+
+
 ANALYZER = Analyzer(
     code="PD0307",
     roles=("prefill", "decode"),
     inputs=(Kind.STACKS, Kind.PROCESS, Kind.LOG, Kind.METRICS, Kind.HTTP, Kind.PROBE),
     explains=EXPLAINS,
     checks=(
-        requires("one side was restarted alone", age_skew),
+        requires("one side was restarted alone", _restarted_alone),
+        requires("its control thread is not known to be dead", _hears),
+        proves("it never hears of rooms that the other side answers", _unheard_since),
         requires("both sides live", lambda case, view: either_dead(case, view)),
         requires("requests hang or fail", _not_serving),
         suggests("one side is much younger", age_skew),

@@ -6,7 +6,7 @@ from pdctl.diagnose.analyzer import ENGINES, Analyzer, proves, suggests
 from pdctl.diagnose.answer import Answer, Kind, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.crash_signs import EXPLAINS, place
-from pdctl.diagnose.causes.kernel_kills import kernel_kills
+from pdctl.diagnose.causes.kernel_kills import is_new_since, kernel_kills
 from pdctl.diagnose.predicates import said_last
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event
@@ -16,6 +16,10 @@ def _killed(case: Case, view: InstanceView) -> Answer:
     for process in view.raw.processes:
         if process.oom_killed:
             return yes(f"{process.label} of {view.name} was killed for memory", Kind.PROCESS, place(view))
+    for process in view.processes:
+        if process.cgroup_oom_kills and process.restarts and is_new_since(view, process):
+            text = f"{view.name} was restarted {process.restarts} times, after a kill for memory in its control group"
+            return yes(text, Kind.PROCESS, place(view), process.cgroup_oom_kills, "kills")
     found = kernel_kills(view)
     if found:
         return yes(f"{view.name}: {found[-1].text[:100]}", Kind.LOG, found[-1].place)

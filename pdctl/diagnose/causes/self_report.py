@@ -52,6 +52,12 @@ def not_reported_alive(thread: str) -> Ask:
     return ask
 
 
+def refused_peers(view: InstanceView) -> dict[str, str]:
+    """Return peer -> why this engine refuses it, by its /health."""
+    refused = _health(view.raw.gets).get("refused_peers")
+    return {str(peer): str(why) for peer, why in refused.items()} if isinstance(refused, dict) else {}
+
+
 def nobody_unfit(case: Case, view: InstanceView) -> Answer:
     """Ask that no engine says of itself that it cannot do its part: a router is right not to use such a one."""
     for engine in case.engines:

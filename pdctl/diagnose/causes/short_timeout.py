@@ -16,6 +16,7 @@ from pdctl.diagnose.bursts import quantised, room_failures
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.work_signs import batches_go_on
 from pdctl.diagnose.limits import LIMITS
+from pdctl.diagnose.rooms import cut_short
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event
@@ -34,6 +35,14 @@ def _ends_by_setting(case: Case, view: InstanceView) -> Answer:
         quantum[0],
         "s",
     )
+
+
+def _ends_by_own_deadline(case: Case, view: InstanceView) -> Answer:
+    """Our engine says of each request that it ended at the deadline it was given."""
+    cut = cut_short(view)
+    if cut is None:
+        return unknown(f"{view.name} ended no requests at its deadline")
+    return yes(cut.text, Kind.HTTP, Place(f"{view.name}/rooms.recent.json"), cut.count, "requests")
 
 
 def _short_setting(case: Case, view: InstanceView) -> Answer:
@@ -85,11 +94,12 @@ def _steps_go_on(case: Case, view: InstanceView) -> Answer:
 ANALYZER = Analyzer(
     code="PD0905",
     roles=ENGINES,
-    inputs=(Kind.LOG, Kind.SOURCE, Kind.METRICS),
+    inputs=(Kind.LOG, Kind.SOURCE, Kind.METRICS, Kind.HTTP),
     explains=(*FAILURES, *STALLS, Symptom.CLIENTS_LEFT),
     checks=(
         requires("steps go on", _steps_go_on),
         proves("transfers end by a configured clock", _ends_by_setting),
+        proves("requests end by the engine's own deadline", _ends_by_own_deadline),
         suggests("a timeout that was set fits the ends", _short_setting),
         suggests("requests fail at the router after one time", _router_gives_up),
         suggests("steps go on", _steps_go_on),
