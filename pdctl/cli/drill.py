@@ -86,7 +86,7 @@ def drill(
 def _stage(
     chosen: Drill, model: str | None, port_base: int, name: str | None, file: Path | None
 ) -> AbstractContextManager[Stage]:
-    from pdctl.drill.stage import borrowed
+    from pdctl.drill.staging import borrowed
     from pdctl.render import console
 
     if name is not None or file is not None:
@@ -95,7 +95,7 @@ def _stage(
 
 
 def _own_stage(chosen: Drill, found: ModelFile, port_base: int) -> AbstractContextManager[Stage]:
-    from pdctl.drill.stage import staged
+    from pdctl.drill.staging import staged
     from pdctl.render import console
     from pdctl.render.starting import line_display
 

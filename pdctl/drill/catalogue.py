@@ -60,17 +60,17 @@ IMPATIENT = Profile(
     seed=14,
 )
 TALKATIVE = Profile(
-    sessions=6,
+    sessions=12,
     tool_rate=0,
     turns=Range(1, 1),
-    prompt_tokens=Range(48, 96),
-    output_tokens=Range(600, 900),
+    prompt_tokens=Range(24, 48),
+    output_tokens=Range(4, 1200),
     canary_rate=0,
     seed=15,
 )
 BOTH_SHORT: Mapping[Role, tuple[str, ...]] = {
-    Role.PREFILL: ("--request-timeout", "3"),
-    Role.DECODE: ("--request-timeout", "3"),
+    Role.PREFILL: ("--request-timeout", "4"),
+    Role.DECODE: ("--request-timeout", "4"),
 }
 
 MANY_CHUNKS: Mapping[Role, tuple[str, ...]] = {Role.PREFILL: ("--chunk-tokens", "16", "--no-prefix-cache")}

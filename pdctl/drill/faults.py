@@ -15,8 +15,11 @@ from pdctl.load.profile import Profile, Range
 DEAD_S = 60.0
 HANG_S = 60.0
 HELD_TOKENS = 400
+HELD_S = 12.0
+"""No room in good health waits so long between its last chunk and its end."""
 TOO_LITTLE_BYTES = 160 << 20
 """Less than an engine needs to import its libraries."""
+SERVED_BEFORE = 5
 PROVOCATIONS = 60
 """A race is provoked again until it happens."""
 LONG = Profile(
@@ -96,6 +99,7 @@ def silent_peer(stage: Stage) -> None:
 
 def decode_restart(stage: Stage) -> None:
     """Decode is restarted alone; prefill goes on talking to the one that was."""
+    stage.until(lambda: stage.answered() >= SERVED_BEFORE, DEAD_S, "requests served before the restart")
     stage.switch(stage.prefill, "decode-restart")
     stage.must_serve()
     stage.restart(stage.decode)
@@ -114,9 +118,9 @@ def lost_failure(stage: Stage) -> None:
 
 
 def is_failure_lost(stage: Stage) -> bool:
-    """Return whether prefill holds pages for a room that decode does not know any more."""
-    held = stage.get(stage.prefill, "/ledger").get("held_for_peer", 0)
-    return bool(held) and not stage.get(stage.decode, "/rooms").get("rooms")
+    """Return whether prefill has held pages for a while for a room that decode does not know any more."""
+    held_s = stage.get(stage.prefill, "/v1/loads").get("oldest_age_s", {}).get("held", 0.0)
+    return held_s >= HELD_S and not stage.get(stage.decode, "/rooms").get("rooms")
 
 
 def corrupt_page(stage: Stage) -> None:
@@ -202,7 +206,8 @@ def is_refused(stage: Stage) -> bool:
 
 
 def cold_start(stage: Stage) -> None:
-    """Decode was started just now, and loads."""
+    """Decode was started just now, and loads; no client is there yet."""
+    stage.stop_load()
     stage.restart(stage.decode, waits=False)
 
 

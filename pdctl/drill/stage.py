@@ -8,19 +8,17 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import psutil
 
 from pdctl.collect.http import InstanceClient, Timeouts, client_for
-from pdctl.deployment import files, layout, rehearsal, shutdown, startup, state
+from pdctl.deployment import shutdown
 from pdctl.deployment.model import Deployment, Instance, Role
-from pdctl.deployment.readiness import Progress
 from pdctl.deployment.state import StateFolder
-from pdctl.errors import NotProven, PdctlError, Refused
+from pdctl.errors import NotProven, PdctlError
 from pdctl.evidence.exposition import parse_exposition
 from pdctl.load.background import BackgroundLoad
 from pdctl.load.canaries import ScoredAnswers
@@ -28,15 +26,10 @@ from pdctl.load.profile import Profile
 from pdctl.load.wire import Endpoint
 from pdctl.managers import shim
 from pdctl.probe import Verdict, prove
-from pdctl.recover.ledger import FILE as LEDGER_FILE
 
-NAME = "drill"
-PORT_BASE = 31000
 START_S = 120.0
 STOP_S = 2.0
 RESTART = "on-failure"
-DTYPE = ("--dtype", "float32")
-"""Processors without AVX-512 compute bfloat16 a hundred times slower: a rehearsal must not hang for that."""
 POLL_S = 0.2
 LEAST_PATIENCE_S = 5.0
 HANGS_RATIO = 5.0
@@ -45,11 +38,10 @@ SERVED_S = 60.0
 _ASK = Timeouts(connect_s=1.0, read_s=2.0, total_s=3.0)
 
 Say = Callable[[str], None]
-Flags = Mapping[Role, tuple[str, ...]]
 
 
 class Stage:
-    """A running deployment and what may be done to it. Made by `staged` or `borrowed`."""
+    """A running deployment and what may be done to it. Made by `staging.py`."""
 
     def __init__(self, folder: StateFolder, deployment: Deployment, say: Say, *, is_own: bool = True) -> None:
         self.folder = folder
@@ -236,79 +228,3 @@ class Stage:
 def _posted(client: InstanceClient, path: str, body: dict[str, object]) -> None:
     with contextlib.suppress(RuntimeError):  # httpx: the client was closed, which is how the stage ends it
         client.post(path, body)
-
-
-@contextlib.contextmanager
-def staged(
-    model: Path, served_name: str, flags: Flags, port_base: int, progress: Progress, say: Say
-) -> Iterator[Stage]:
-    """Start 1 prefill, 1 decode and a router that take failpoints; nothing of them is left afterwards.
-
-    Raises Refused where a deployment of that name runs with other settings, PdctlError, NotProven.
-    """
-    root = state.state_root()
-    folder = StateFolder(root, NAME)
-    folder.create()
-    laid_out = _laid_out(linked(folder, model), served_name, port_base)
-    every = {role: (*DTYPE, *flags.get(role, ())) for role in (Role.PREFILL, Role.DECODE)}
-    deployment = rehearsal.for_drills(laid_out, folder, every)
-    # Each rehearsal has a history of its own: the breaker would stop the third of the same cause.
-    (folder.folder / LEDGER_FILE).unlink(missing_ok=True)
-    stage = Stage(folder, deployment, say)
-    with _last_used_kept(root), folder.locked(say):
-        startup.bring_up(folder, deployment, progress, say, timeout_s=START_S, restart=RESTART)
-    try:
-        yield stage
-    finally:
-        stage.close()
-
-
-@contextlib.contextmanager
-def borrowed(name: str | None, file: Path | None, say: Say) -> Iterator[Stage]:
-    """Use a deployment that runs and was started for drills; it is left running, as the drill left it.
-
-    Raises Refused where it was not started for drills.
-    """
-    root = state.state_root()
-    deployment = state.chosen(name, file, root)
-    folder = StateFolder(root, deployment.name)
-    rehearsal.refuse_unless_for_drills(folder, deployment, "a drill")
-    if deployment.router is None:
-        raise Refused(f"{deployment.name!r} has no router for the load to go through; nothing was done")
-    stage = Stage(folder, deployment, say, is_own=False)
-    try:
-        yield stage
-    finally:
-        stage.close()
-
-
-def linked(folder: StateFolder, model: Path) -> Path:
-    """Return a link to the model in the drill's own folder: a drill may take it away from its engines."""
-    link = folder.folder / model.name
-    link.unlink(missing_ok=True)
-    link.symlink_to(model)
-    return link
-
-
-def _laid_out(model: Path, served_name: str, port_base: int) -> Deployment:
-    return layout.default_deployment(
-        name=NAME,
-        model=str(model),
-        served_name=served_name,
-        counts=layout.Counts(1, 1),
-        ports=layout.Ports.from_base(port_base),
-        cores=len(os.sched_getaffinity(0)),
-    )
-
-
-@contextlib.contextmanager
-def _last_used_kept(root: Path) -> Iterator[None]:
-    """Keep which deployment commands are about when they name none: never the one that is broken on purpose."""
-    before = state.last_used(root)
-    try:
-        yield
-    finally:
-        if before is None:
-            (root / "last").unlink(missing_ok=True)
-        else:
-            files.write_atomically(root / "last", f"{before}\n")
