@@ -17,7 +17,7 @@ down: $(VENV)/engine.stamp  ## stop what `make up` started
 	$(BIN)/pdctl down
 
 model: $(VENV)/engine.stamp  ## fetch the default model into the cache
-	$(BIN)/python -m pdctl.deployment.model_files
+	$(BIN)/python -m pdctl.cli.default_model
 
 test: $(VENV)/test.stamp model  ## all tests
 	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)

@@ -31,6 +31,15 @@ def is_here(instance: Instance) -> bool:
     return layout.is_local(instance) or _is_own_address(layout.host_and_port(instance.url)[0])
 
 
+def misleading_urls(deployment: Deployment) -> tuple[str, ...]:
+    """Return a line for each instance of another host whose URL means this one: HTTP is always spoken from here."""
+    return tuple(
+        f"{item.name}: {item.url} is asked on this machine, though it runs on {item.host}: give it a reachable url"
+        for item in deployment.instances
+        if item.host != LOCAL and layout.host_and_port(item.url)[0] in layout.LOOPBACK
+    )
+
+
 def _target(instance: Instance, folder: StateFolder, table: Table, listeners: Mapping[int, ProcessRow]) -> Target:
     if instance.host == LOCAL and not is_here(instance):
         where = layout.host_and_port(instance.url)[0]

@@ -137,6 +137,8 @@ class Collector:
         self._prev_at = records.now()
         self._directory.write_topology(self._prev_at, None)
         self._progress(f"first sample of {len(self._deployment.instances)} instances")
+        for line in locate.misleading_urls(self._deployment):
+            self._progress(line)
         # What is asked over HTTP waits for no host: one of them may hang.
         bare = [Target(instance=instance) for instance in self._deployment.instances]
         run.start(job for target in bare for job in plan.first_sample(target, run.context))

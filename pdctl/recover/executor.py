@@ -48,7 +48,8 @@ def execute(folder: StateFolder, recovery: str, say: Callable[[str], None]) -> N
         ledger = MirroredLedger(folder, [hosts.of(name) for name in hosts_of(plan)], say)
         managers = Managers(folder, plan.deployment, hosts.of)
         try:
-            with Guards(plan, hosts).armed():
+            has_stopped = ledger.recovery(recovery).has(Step.STOPPING)
+            with Guards(plan, hosts).armed(say, is_past_stop=has_stopped):
                 Execution(plan, ledger, managers, _wait(managers, plan.ready_timeout_s), say).run()
         except Refused as error:
             Notes(Ledger(folder.folder), recovery).note(Step.EXECUTED, detail=error.message, outcome=Outcome.REFUSED)

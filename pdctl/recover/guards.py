@@ -6,13 +6,13 @@ Should this machine vanish half way, each of those hosts starts what was stopped
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
-from pdctl.errors import PdctlError, Refused
+from pdctl.errors import Refused
 from pdctl.hosts.host import LOCAL, Host
 from pdctl.hosts.hosts import Hosts
 from pdctl.recover import guard_process
@@ -34,10 +34,19 @@ class Guards:
         self._hosts = [hosts.of(name) for name in hosts_of(plan)]
 
     @contextmanager
-    def armed(self) -> Iterator[None]:
-        """Arm them all, and give signs of life within the block. Raises Refused where somebody else works there."""
+    def armed(self, say: Callable[[str], None], *, is_past_stop: bool = False) -> Iterator[None]:
+        """Arm them all, and give signs of life within the block.
+
+        Raises Refused where somebody else works or no guard can be left, while nothing was stopped yet; afterwards
+        the only safe direction is forward, and it is said.
+        """
         for host in self._hosts:
-            self._arm(host)
+            try:
+                self._arm(host)
+            except Refused as refused:
+                if not is_past_stop:
+                    raise
+                say(refused.message)
         over = threading.Event()
         beats = [threading.Thread(target=self._beat, args=(host, over), daemon=True) for host in self._hosts]
         for beat in beats:
@@ -67,7 +76,7 @@ class Guards:
             who = done.stdout.decode("utf-8", "replace").strip()
             raise Refused(f"{who} is recovering {self._plan.deployment.name!r} on {host.name}; nothing was changed")
         if not done.ok:
-            raise PdctlError(f"no guard could be left on {host.name}: {done.describe()}", "nothing was stopped")
+            raise Refused(f"no guard could be left on {host.name}, so nothing was stopped: {done.describe()}")
 
     def _beat(self, host: Host, over: threading.Event) -> None:
         path = f"{state_folder(self._plan.deployment.name)}/recoveries/{self._plan.id}/beat"

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pdctl.deployment.model import Deployment, Instance, Role
@@ -70,7 +71,7 @@ def test_what_was_stopped_is_started_when_nobody_gives_a_sign_of_life(
     monkeypatch.setattr(guards, "PATIENCE_S", 0.5)
     plan = plan_of(machine, "vanished")
     before = machine.shown(UNIT, "InvocationID")
-    with Guards(plan, hosts).armed():
+    with Guards(plan, hosts).armed(print):
         notes_of(plan, tmp_path, hosts).note(Step.STOPPING)
         machine.systemctl("stop", UNIT)
     hosts.close()
@@ -91,7 +92,7 @@ def test_what_was_not_stopped_is_left_alone(
     monkeypatch.setattr(guards, "PATIENCE_S", 0.5)
     plan = plan_of(machine, "early")
     before = machine.shown(UNIT, "InvocationID")
-    with Guards(plan, hosts).armed():
+    with Guards(plan, hosts).armed(print):
         pass
     eventually(lambda: said_there(machine, "early") == [("ended", "abandoned")])
     assert machine.shown(UNIT, "InvocationID") == before
@@ -100,26 +101,41 @@ def test_what_was_not_stopped_is_left_alone(
 def test_second_operator_is_told_who_works_there(machine: Booted, hosts: Hosts, tmp_path: Path) -> None:
     """From any machine; once the first has executed its plan, the way is free."""
     first, second = plan_of(machine, "twice"), plan_of(machine, "twice", "r2")
-    with Guards(first, hosts).armed():
+    with Guards(first, hosts).armed(print):
         with (
             pytest.raises(Refused, match=r"r1 by .* is recovering 'twice' on exec:nsenter"),
-            Guards(second, hosts).armed(),
+            Guards(second, hosts).armed(print),
         ):
             pass
         # Its own executor, started anew after a kill, finds its guard.
-        with Guards(first, hosts).armed():
+        with Guards(first, hosts).armed(print):
             pass
         notes_of(first, tmp_path, hosts).note(Step.EXECUTED, outcome=Outcome.STARTED)
 
     def armed() -> bool:
         try:
-            with Guards(second, hosts).armed():
+            with Guards(second, hosts).armed(print):
                 notes_of(second, tmp_path, hosts).note(Step.ENDED, outcome=Outcome.CANCELLED)
         except Refused:
             return False
         return True
 
     eventually(armed)
+
+
+def test_host_that_cannot_be_reached_stops_nothing(hosts: Hosts, machine: Booted) -> None:
+    """Before the stop that is a refusal; afterwards the others must come up all the same."""
+    plan = plan_of(machine, "far")
+    item = msgspec.structs.replace(plan.targets[0].instance, host="exec:sh -c 'echo no route >&2; false' #")
+    plan = msgspec.structs.replace(plan, targets=(Target(instance=item),))
+    with (
+        pytest.raises(Refused, match=r"no guard could be left on exec:sh .* so nothing was stopped: .*no route"),
+        Guards(plan, hosts).armed(print),
+    ):
+        pass
+    said: list[str] = []
+    with Guards(plan, hosts).armed(said.append, is_past_stop=True):
+        assert "no route" in said[0]
 
 
 def test_plan_that_another_left_half_done_is_not_passed_over(machine: Booted, hosts: Hosts, tmp_path: Path) -> None:
@@ -130,6 +146,6 @@ def test_plan_that_another_left_half_done_is_not_passed_over(machine: Booted, ho
     (folder / "ledger.jsonl").write_text(json.dumps(line) + "\n{torn")
     with (
         pytest.raises(Refused, match="r0 by eve@laptop pid 7, which is half done, is recovering 'half'"),
-        Guards(plan_of(machine, "half"), hosts).armed(),
+        Guards(plan_of(machine, "half"), hosts).armed(print),
     ):
         pass

@@ -35,3 +35,17 @@ def test_unit_that_does_not_listen_yet_is_found_by_its_group(tmp_path: Path) -> 
 def test_who_listens_comes_first(tmp_path: Path) -> None:
     """A wrapper in the same unit is older, but is not the engine."""
     assert pid_of(tmp_path, row(11, 10, unit="u.service"), row(12, 20, unit="u.service", listening=(5,))) == 12
+
+
+def test_loopback_of_another_host_is_told() -> None:
+    """HTTP is spoken from here: such a URL would reach a stranger's engine, or none."""
+    urls = {
+        "a": ("http://127.0.0.1:1", "ssh:gpu7"),
+        "b": ("http://gpu7:1", "ssh:gpu7"),
+        "c": ("http://[::1]:2", "local"),
+    }
+    instances = tuple(
+        Instance(name=name, role=Role.DECODE, dialect="pdctl", url=url, host=host) for name, (url, host) in urls.items()
+    )
+    lines = locate.misleading_urls(Deployment(name="x", model="m", instances=instances))
+    assert [line.partition(":")[0] for line in lines] == ["a"]

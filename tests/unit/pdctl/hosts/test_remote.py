@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -155,6 +157,18 @@ def test_silent_host_is_given_up_at_the_deadline() -> None:
     assert child.end is End.TIMEOUT
     assert "did not answer within 0.3 s" in child.describe()
     assert time.monotonic() - began < 5
+
+
+def test_connection_that_hangs_does_not_outlive_pdctl(tmp_path: Path) -> None:
+    """Nobody closes it, and it reads nothing: it is killed when the interpreter ends."""
+    pid_file = tmp_path / "pid"
+    host = f"exec:sh -c 'echo $$ > {pid_file}; exec sleep 100' #"
+    program = (
+        "import sys; from pdctl.hosts.hosts import Hosts; "
+        "Hosts().of(sys.argv[1]).run_now(['true'], deadline_s=1, most_bytes=1)"
+    )
+    subprocess.run([sys.executable, "-c", program, host], check=True, timeout=60)
+    eventually(lambda: not is_alive(int(pid_file.read_text())))
 
 
 @pytest.mark.parametrize("name", ["ssh:-oProxyCommand=touch", "ssh:", "ssh:a b", "exec:", "exec:'", "gpu7", "telnet:x"])
