@@ -79,6 +79,13 @@ PDCTL_SIGNALS = SignalTable(
         _age(Gauge.HTTP_ACTIVE),
     ),
     patterns=(
+        Pattern(
+            Event.CHILD_DIED,
+            r"the scheduler process.{0,16} \(pid (?P<pid>\d+)\) was killed by (?P<signal>SIG\w+)",
+            "was killed by",
+            source="engine/rank_processes.py",
+            is_anchored=False,
+        ),
         Pattern(Event.THREAD_DIED, r"thread (?P<thread>\S+) crashed", "thread ", source="engine/observe/threads.py"),
         Pattern(
             Event.CORRUPTION,

@@ -233,7 +233,7 @@ DRILLS = (
         "decode was started just now, and loads",
         faults.cold_start,
         faults.is_loading,
-        "decode runs and does not serve yet",
+        "decode says that it loads",
         cure=Cure.NONE,
     ),
     Drill(

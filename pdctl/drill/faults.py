@@ -212,8 +212,8 @@ def cold_start(stage: Stage) -> None:
 
 
 def is_loading(stage: Stage) -> bool:
-    """Return whether decode runs and does not serve yet."""
-    return bool(stage.processes(stage.decode)) and stage.get(stage.decode, "/health").get("status") != "ok"
+    """Return whether decode says that it loads."""
+    return bool(stage.get(stage.decode, "/health").get("status") == "loading")
 
 
 def is_queueing(stage: Stage) -> bool:

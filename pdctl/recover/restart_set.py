@@ -16,7 +16,8 @@ from pdctl.diagnose.report import Cause, Report
 from pdctl.errors import UsageError
 
 RESTARTS = (Action.RESTART_PAIR, Action.RESTART_INSTANCE, Action.RESTART_ROUTER)
-
+KEPT_BY_PEERS = ("PD0307",)
+"""One side was restarted alone, and that is the trouble: the old state, which must go, is its peers'."""
 
 StoppedWith = Callable[[str], Iterable[str]]
 """The instances that a manager stops along with one, whether they would survive or not."""
@@ -74,6 +75,8 @@ def seeds(deployment: Deployment, report: Report) -> tuple[str, ...]:
             named += [router.name for router in deployment.of_role(Role.ROUTER)[:1]]
         else:
             named += [name for name in (*cause.affected, cause.subject.instance) if name in known]
+        if cause.code in KEPT_BY_PEERS:
+            named += [peer.name for pair in affected_pairs(deployment, named) for peer in pair]
     return tuple(dict.fromkeys(named)) or engines(deployment)
 
 

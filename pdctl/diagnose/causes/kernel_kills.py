@@ -39,11 +39,12 @@ def _is_of_host(item: Occurrence) -> bool:
 
 def _has_hit(view: InstanceView, item: Occurrence) -> bool:
     victim = _VICTIM.search(item.text)
-    if victim is not None and int(victim[1]) in {process.pid for process in view.raw.processes}:
+    ends = view.end_events(Event.CHILD_DIED)
+    # A child that is gone has no record; its parent says which it was, or that one was killed, in the same moment.
+    known = {str(process.pid) for process in view.raw.processes} | {end.group("pid") for end in ends}
+    if victim is not None and victim[1] in known:
         return True
-    # A child that is gone has no record; its parent says that it was killed, in the same moment.
-    ends = [end for end in view.end_events(Event.CHILD_DIED) if end.group("code") in _KILLED]
-    return any(_is_same_moment(item, end) for end in ends)
+    return any(end.group("code") in _KILLED and _is_same_moment(item, end) for end in ends)
 
 
 def _is_same_moment(one: Occurrence, other: Occurrence) -> bool:

@@ -191,6 +191,19 @@ def test_a_start_after_a_kill_in_its_control_group() -> None:
     assert ("PD0702", "d") in found(said)
 
 
+@pytest.mark.parametrize(("victim", "is_named"), [(17880, True), (4711, False)])
+def test_a_scheduler_that_the_kernel_killed(victim: int, is_named: bool) -> None:
+    """The process is gone with its parent; the parent's last line has the pid that the kernel names."""
+    kill = f"[Fri Jun 19 14:29:20 2026] Memory cgroup out of memory: Killed process {victim} (python) total-vm:9kB\n"
+    last = (
+        "2026-06-19T14:29:20.900 ERROR [d api] engine.instance: the scheduler process (pid 17880) was killed by "
+        "SIGKILL; this instance ends\n"
+    )
+    gone = '[[process]]\npid = 1\nstate = "gone"\nexit_code = 1\nstarted_at = 2026-06-19T14:20:00Z\n'
+    said = report(PAIR, d__process_toml=gone, d__kernel_txt=kill, d__log_txt=last, p__http_toml=health())
+    assert (("PD0702", "d") in found(said)) == is_named
+
+
 @pytest.mark.parametrize(("healthy", "is_blamed"), [(2, False), (0, True)])
 def test_a_router_that_sees_its_workers_again(healthy: int, is_blamed: bool) -> None:
     """What it logged while a worker was away is over when it counts all of them healthy."""

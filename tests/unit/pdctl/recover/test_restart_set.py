@@ -103,11 +103,15 @@ EVERY = ("prefill-0", "prefill-1", "decode-0", "decode-1")
     ((cause("PD0801", "decode-0"),), ("router",)),
     ((cause("PD0305", "prefill-0"), cause("PD0308", "decode-0", causal_role="cascade")), ("prefill-0",)),
     ((cause("PD0305", "prefill-0", confidence="hypothesis", causal_role="unknown"),), EVERY),
+    ((cause("PD0307", "decode-0"),), ("decode-0", "prefill-0", "prefill-1")),
     ((cause("PD0901", "decode-0"),), EVERY),
     ((), EVERY),
 ])  # fmt: skip
 def test_set_begins_with_the_subjects_of_initiating_causes(causes: tuple[Cause, ...], names: tuple[str, ...]) -> None:
-    """Not with what only follows, nor with hypotheses; without a cause it is every engine, never the router."""
+    """Not with what only follows, nor with hypotheses; without a cause it is every engine, never the router.
+
+    Where one side was restarted alone, its peers keep the state that must go.
+    """
     assert seeds(deployed("pdctl"), report(*causes)) == names
 
 
