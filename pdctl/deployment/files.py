@@ -169,6 +169,12 @@ def _rules(instance: Instance, names: set[str], urls: set[str]) -> list[tuple[st
         ("dialect", instance.dialect, "one of " + ", ".join(DIALECTS), instance.dialect in DIALECTS),
         ("manager", instance.manager, "one of " + ", ".join(MANAGERS), instance.manager in MANAGERS),
         ("host", instance.host, "local, ssh:NAME or exec:COMMAND", _is_host(instance.host)),
+        (
+            "manager",
+            instance.manager,
+            "systemd or none on another host: a shim runs on this machine only",
+            instance.manager != "shim" or instance.host == LOCAL,
+        ),
         ("url", instance.url, "http://HOST:PORT or https://HOST:PORT", _is_url(instance.url)),
         ("url", instance.url, "used once", instance.url.rstrip("/") not in urls),
         ("tp", instance.tp, "at least 1", instance.tp is None or instance.tp >= 1),

@@ -95,6 +95,12 @@ def test_relative_paths_are_relative_to_the_file(tmp_path: Path, monkeypatch: py
         ('manager = "shim"', 'manager = "shin"', "pd.toml:19: manager = 'shin' must be one of shim, systemd, none"),
         ('manager = "shim"', 'manager = "systemd"', "unit = None must be set where manager is systemd"),
         ('manager = "shim"', 'host = "remote"', "pd.toml:19: host = 'remote' must be local, ssh:NAME"),
+        ('manager = "shim"', 'host = "ssh:-oX"', "pd.toml:19: host = 'ssh:-oX' must be local, ssh:NAME"),
+        (
+            'manager = "shim"',
+            'manager = "shim"\nhost = "ssh:b"',
+            "pd.toml:19: manager = 'shim' must be systemd or none on",
+        ),
         ('name = "decode-0"', 'name = "prefill-0"', "pd.toml:15: name = 'prefill-0' must be used once"),
         ('name = "decode-0"', 'name = "../escape"', "pd.toml:15: name = '../escape' must be letters"),
         ('name = "decode-0"', "", "pd.toml:14: [[instance]] number 2 has no `name`"),
