@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Sequence
 
 import psutil
 import torch
@@ -23,3 +25,30 @@ def model_path() -> str:
     if not path.is_file():
         raise SystemExit(f"SmolLM2 is not at {path}: run `make model`")
     return str(path)
+
+
+class OtherLoad:
+    """What a block of work costs its processes, and how busy others keep the machine meanwhile."""
+
+    def __init__(self, processes: Sequence[psutil.Process]) -> None:
+        """`processes`: those that are measured, besides this one."""
+        self._processes = [*processes, psutil.Process()]
+        self.cores = 0.0
+        """Cores that other processes used, on average."""
+        self.own_s = 0.0
+        """CPU seconds of the measured processes, this one included."""
+
+    def __enter__(self) -> OtherLoad:
+        self._start = self._now()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        (wall, busy, own), (ended, busy_then, own_then) = self._start, self._now()
+        self.own_s = own_then - own
+        self.cores = max(0.0, (busy_then - busy - self.own_s) / (ended - wall))
+
+    def _now(self) -> tuple[float, float, float]:
+        machine = psutil.cpu_times()
+        busy = sum(machine) - machine.idle - getattr(machine, "iowait", 0.0) - getattr(machine, "guest", 0.0)
+        own = sum(sum(process.cpu_times()[:2]) for process in self._processes)
+        return time.perf_counter(), busy, own
