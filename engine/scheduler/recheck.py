@@ -1,6 +1,7 @@
 """Sums the prompt pages of a request when they landed and again at its end: nothing may have written to them.
 
-Only with `--recheck-prompts`. Whole pages only: into the last one decode writes its own tokens.
+Only with `--recheck-prompts`. Whole pages only: into the last one decode writes its own tokens. Of several ranks rank 0
+sums its heads of them.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ import pytest
 from tests.serving.rig import Pair, Process, engine, pair, running, until
 from tests.serving.test_ranks import FLAGS, requests, texts
 
-SIZES = {"1 to 2": ("1", "2"), "2 to 1": ("2", "1")}
+pytestmark = pytest.mark.slow
+SIZES = {"1 to 2": ("1", "2", {}), "2 to 1 over tcp": ("2", "1", {"UCX_TLS": "tcp"})}
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +31,17 @@ def alone(tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def sides(
     request: pytest.FixtureRequest, tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Pair]:
-    prefill, decode = (("--tp", size) for size in request.param)
-    folder = tmp_path_factory.mktemp("sides")
-    with pair(tiny_model_dir, folder, *FLAGS, prefill_flags=prefill, decode_flags=decode) as both:
+    prefill, decode, environment = request.param
+    flags = {"prefill_flags": ("--tp", prefill), "decode_flags": ("--tp", decode)}
+    with pair(tiny_model_dir, tmp_path_factory.mktemp("sides"), *FLAGS, environment=environment, **flags) as both:
         yield both
+
+
+def long_requests(count: int) -> list[dict[str, object]]:
+    """Return completions that keep both sides busy: 25 chunks and 100 tokens each, more than fit into a pool."""
+    chance = random.Random(13)
+    fixed = {"model": "test", "max_tokens": 100, "temperature": 0, "ignore_eos": True}
+    return [{**fixed, "prompt": [chance.randrange(3, 260) for _ in range(400)]} for _ in range(count)]
 
 
 def pair_texts(sides: Pair, bodies: list[dict[str, object]]) -> list[str]:
@@ -81,16 +89,24 @@ def test_a_storm_of_aborts_leaves_both_sides_together(sides: Pair, alone: Proces
 
 @pytest.mark.parametrize("side", ["prefill", "decode"])
 def test_a_side_whose_rank_died_comes_back_alone(sides: Pair, alone: Process, side: str) -> None:
-    """kill -9 of its last rank ends that instance; started anew it works with the other one, which nobody touched."""
+    """kill -9 of its last rank ends that instance; started anew it works with the other one, which nobody touched.
+
+    What was under way ends on both sides: with an error, or with the right tokens.
+    """
     died, other = (sides.prefill, sides.decode) if side == "prefill" else (sides.decode, sides.prefill)
     untouched = other.get("/server_info")["rank_pids"]
-    os.kill(died.get("/server_info")["rank_pids"][-1], signal.SIGKILL)
-    assert died.child is not None
-    assert died.child.wait(10) == 1
+    bodies = long_requests(8)
+    expected = texts(alone, bodies)
+    with ThreadPoolExecutor(8) as pool:
+        ends = [pool.submit(_text_or_error, sides, body) for body in bodies]
+        until(lambda: died.get("/rooms")["rooms"], 20, "a request under way")
+        os.kill(died.get("/server_info")["rank_pids"][-1], signal.SIGKILL)
+        assert died.child is not None
+        assert died.child.wait(10) == 1
+        assert all(end.result() in (None, text) for end, text in zip(ends, expected, strict=True))
     died.start().wait_ready()
-    bodies = requests(4)
-    until(lambda: _works(sides, bodies[0]), 30, "the pair works again")
-    assert pair_texts(sides, bodies) == texts(alone, bodies)
+    until(lambda: _text_or_error(sides, bodies[0]), 30, "the pair works again")
+    assert pair_texts(sides, bodies) == expected
     assert other.get("/server_info")["rank_pids"] == untouched
     until(sides.is_idle, 5, "both ledgers free")
 
@@ -99,5 +115,10 @@ def _has_living_canary(side: Process) -> bool:
     return [peer["state"] for peer in side.get("/health/transfer")["peers"]] == ["ok"]
 
 
-def _works(sides: Pair, body: dict[str, object]) -> bool:
-    return all(answer.status_code == 200 for answer in sides.post("/v1/completions", body))
+def _text_or_error(sides: Pair, body: dict[str, object]) -> str | None:
+    """Return decode's answer, None when there is no whole one."""
+    try:
+        _, decode = sides.post("/v1/completions", body)
+    except httpx.HTTPError:
+        return None
+    return str(decode.json()["choices"][0]["text"]) if decode.status_code == 200 else None
