@@ -161,7 +161,7 @@ _pdctl() {
         snapshot-and-restart:-*) words="--reason --yes -y --force --accept-drift --dry-run --drain --timeout --file --name --output -o --help -h" ;;
         restart:-*) words="--reason --yes -y --force --accept-drift --dry-run --drain --timeout --file --name --output -o --help -h" ;;
         load:-*) words="--sessions -n --duration --turns --prompt-tokens --output-tokens --think --ramp --tool-rate --canary-rate --abort-rate --kill-after --request-timeout --seed --bisect --model --target-name --may-break --file --name --output -o --help -h" ;;
-        drill:-*) words="--auto --all --list --runs --results --resume --model --port-base --seed --file --name --output -o --help -h" ;;
+        drill:-*) words="--auto --all --list --runs --results --resume --model --port-base --legacy-health --seed --file --name --output -o --help -h" ;;
         history:-*) words="--file --name --output -o --help -h" ;;
         logs:*) words=$(_pdctl_instances) ;;
         timeline:*) compopt -o filenames; COMPREPLY=($(compgen -f -- "$cur")); return ;;

@@ -206,6 +206,7 @@ complete -c pdctl -n '__fish_seen_subcommand_from drill' -l results -d 'With --a
 complete -c pdctl -n '__fish_seen_subcommand_from drill' -l resume -d 'With --all: only what the file lacks of these sources.'
 complete -c pdctl -n '__fish_seen_subcommand_from drill' -l model -d '`smollm2` (default), a GGUF file, or a Hugging Face folder.' -r -F
 complete -c pdctl -n '__fish_seen_subcommand_from drill' -l port-base -d 'First of 100 ports for the drill’s own.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from drill' -l legacy-health -d '/health is 200 whatever is wrong, as the field’s engines have it.'
 complete -c pdctl -n '__fish_seen_subcommand_from drill' -l seed -d 'Of the load; the same seed sends the same requests.' -x
 complete -c pdctl -n '__fish_seen_subcommand_from drill' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
 complete -c pdctl -n '__fish_seen_subcommand_from drill' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'

@@ -128,6 +128,7 @@ def _parser() -> argparse.ArgumentParser:
         help="flight recorder (default: in the run folder, which goes with the process)",
     )
     add("--recheck-prompts", action="store_true", help="decode: verify prompt pages again when a request ends")
+    add("--legacy-health", action="store_true", help="with --enable-failpoints: /health is 200 whatever is wrong")
     add("--enable-failpoints", action="store_true", help="allow POST /failpoints to cause faults; for rehearsals only")
     for flag in NUMBERS:
         default = _default(flag.field)
@@ -191,6 +192,8 @@ def _check_control_key(config: EngineConfig) -> None:
 def _check_together(config: EngineConfig) -> None:
     if config.chunk_tokens % config.page_size:
         raise ConfigError(f"--chunk-tokens {config.chunk_tokens}: must be a multiple of --page-size {config.page_size}")
+    if config.legacy_health and not config.enable_failpoints:
+        raise ConfigError("--legacy-health hides faults, and so is for rehearsals: it needs --enable-failpoints")
     if config.kv_tokens < config.page_size:
         raise ConfigError(f"--kv-tokens {config.kv_tokens}: less than one page of {config.page_size}")
     if config.role is Role.PREFILL and config.port == config.bootstrap_port:

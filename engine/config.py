@@ -88,6 +88,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Where the flight recorder writes; None: in the instance's run folder, which goes with it."""
     recheck_prompts: bool = False
     """Decode: sum a request's prompt pages again at its end, and count those that changed; for chaos tests."""
+    legacy_health: bool = False
+    """`/health` answers 200 whatever is wrong, as the field's engines do; for rehearsals, with failpoints only."""
     enable_failpoints: bool = False
     """Faults can be switched on at run time (`POST /failpoints`); never in production."""
     log_level: str = "info"

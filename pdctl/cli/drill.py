@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,7 @@ from pdctl.cli.options import FileOption, NameOption, Output, OutputOption
 if TYPE_CHECKING:
     from pdctl.deployment.model_files import ModelFile
     from pdctl.drill.catalogue import Drill
+    from pdctl.drill.sitting import MakeStage, Sitting
     from pdctl.drill.stage import Stage
 
 ROUNDS = 10
@@ -35,6 +37,9 @@ def drill(
         str | None, typer.Option("--model", help="`smollm2` (default), a GGUF file, or a Hugging Face folder.")
     ] = None,
     port_base: Annotated[int, typer.Option("--port-base", help="First of 100 ports for the drill's own.")] = 31000,
+    legacy_health: Annotated[
+        bool, typer.Option("--legacy-health", help="/health is 200 whatever is wrong, as the field's engines have it.")
+    ] = False,
     seed: Annotated[int, typer.Option("--seed", help="Of the load; the same seed sends the same requests.")] = 0,
     file: FileOption = None,
     name: NameOption = None,
@@ -74,32 +79,39 @@ def drill(
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     if every:
-        return _matrix(_model(model), runs, results, resume, port_base, seed, output)
+        from pdctl.drill.sitting import Sitting
+
+        found = _model(model)
+        make_stage = partial(_own_stage, found=found, port_base=port_base, legacy_health=legacy_health)
+        sitting = Sitting(results, model=found.served_name, seed=seed, say=console.tell)
+        return _matrix(sitting, make_stage, runs, resume, output)
     chosen = drill_of(which or "")
     is_borrowed = name is not None or file is not None
-    if is_borrowed and chosen.flags:
+    if is_borrowed and (chosen.flags or legacy_health):
         raise UsageError(f"{chosen.name} needs engines with other settings", "leave out --name and --file")
-    with _stage(chosen, model, port_base, name, file) as stage:
+    with _stage(chosen, model, port_base, legacy_health, name, file) as stage:
         return _one(stage, chosen, auto, seed, output)
 
 
 def _stage(
-    chosen: Drill, model: str | None, port_base: int, name: str | None, file: Path | None
+    chosen: Drill, model: str | None, port_base: int, legacy_health: bool, name: str | None, file: Path | None
 ) -> AbstractContextManager[Stage]:
     from pdctl.drill.staging import borrowed
     from pdctl.render import console
 
     if name is not None or file is not None:
         return borrowed(name, file, console.tell)
-    return _own_stage(chosen, _model(model), port_base)
+    return _own_stage(chosen, found=_model(model), port_base=port_base, legacy_health=legacy_health)
 
 
-def _own_stage(chosen: Drill, found: ModelFile, port_base: int) -> AbstractContextManager[Stage]:
+def _own_stage(chosen: Drill, found: ModelFile, port_base: int, legacy_health: bool) -> AbstractContextManager[Stage]:
     from pdctl.drill.staging import staged
     from pdctl.render import console
     from pdctl.render.starting import line_display
 
-    return staged(found.path, found.served_name, chosen.flags, port_base, line_display(), console.tell)
+    every = ("--legacy-health",) if legacy_health else ()
+    progress = line_display()
+    return staged(found.path, found.served_name, chosen.flags, port_base, progress, console.tell, every=every)
 
 
 def _model(model: str | None) -> ModelFile:
@@ -129,15 +141,13 @@ def _one(stage: Stage, chosen: Drill, auto: bool, seed: int, output: Output) -> 
     return 0 if score.is_passed else 1
 
 
-def _matrix(found: ModelFile, runs: int, results: Path, resume: bool, port_base: int, seed: int, output: Output) -> int:
+def _matrix(sitting: Sitting, make_stage: MakeStage, runs: int, resume: bool, output: Output) -> int:
     from pdctl.drill.catalogue import DRILLS
     from pdctl.drill.matrix import rows_of
-    from pdctl.drill.sitting import Sitting
     from pdctl.render import console
     from pdctl.render import drill as rendered
 
-    sitting = Sitting(results, model=found.served_name, seed=seed, say=console.tell)
-    done = sitting.fill(DRILLS, runs, lambda chosen: _own_stage(chosen, found, port_base), resume=resume)
+    done = sitting.fill(DRILLS, runs, make_stage, resume=resume)
     rows = rows_of(done)
     if output is Output.JSON:
         print(rendered.matrix_json(rows))

@@ -35,9 +35,9 @@ WAITING = Profile(
 
 
 def thread_is_dead(stage: Stage, role: str, thread: str) -> bool:
-    """Return whether an engine's own /health says that a thread is down."""
+    """Return whether an engine's metrics say that a thread is down: its /health may be made to lie."""
     instance = stage.prefill if role == "prefill" else stage.decode
-    return stage.get(instance, "/health").get("threads", {}).get(thread) is False
+    return stage.metric(instance, "pdengine_thread_alive", thread=thread) == 0
 
 
 def hangs(stage: Stage) -> bool:
@@ -202,7 +202,8 @@ def mismatch(stage: Stage) -> None:
 
 def is_refused(stage: Stage) -> bool:
     """Return whether one side refuses the other."""
-    return any(stage.get(item, "/health").get("refused_peers") for item in (stage.prefill, stage.decode))
+    sides = (stage.prefill, stage.decode)
+    return any(stage.metric(item, "pdengine_requests_total", result="contract_mismatch") for item in sides)
 
 
 def cold_start(stage: Stage) -> None:

@@ -24,19 +24,27 @@ Flags = Mapping[Role, tuple[str, ...]]
 
 @contextlib.contextmanager
 def staged(
-    model: Path, served_name: str, flags: Flags, port_base: int, progress: Progress, say: Say
+    model: Path,
+    served_name: str,
+    flags: Flags,
+    port_base: int,
+    progress: Progress,
+    say: Say,
+    *,
+    every: tuple[str, ...] = (),
 ) -> Iterator[Stage]:
     """Start 1 prefill, 1 decode and a router that take failpoints; nothing of them is left afterwards.
 
-    Raises Refused where a deployment of that name runs with other settings, PdctlError, NotProven.
+    `flags` are those of a role, `every` of both. Raises Refused where a deployment of that name runs, PdctlError,
+    NotProven.
     """
     root = state.state_root()
     folder = StateFolder(root, NAME)
     folder.create()
     _refuse_while_running(folder)
     laid_out = _laid_out(linked(folder, model), served_name, port_base)
-    every = {role: (*DTYPE, *flags.get(role, ())) for role in (Role.PREFILL, Role.DECODE)}
-    deployment = rehearsal.for_drills(laid_out, folder, every)
+    added = {role: (*DTYPE, *every, *flags.get(role, ())) for role in (Role.PREFILL, Role.DECODE)}
+    deployment = rehearsal.for_drills(laid_out, folder, added)
     _forget_earlier(folder)
     stage = Stage(folder, deployment, say)
     with _last_used_kept(root), folder.locked(say):

@@ -34,6 +34,7 @@ def test_every_setting_has_a_flag() -> None:
          "--instance", "i", "--host", "127.0.0.2", "--dtype", "float32", "--cpu-step", "off", "--quantization", "gguf",
          "--log-level", "debug",
          "--no-checksums", "--schedule", "normal", "--no-prefix-cache", "--insecure", "--enable-failpoints",
+         "--legacy-health",
          "--recheck-prompts", "--flight-file", "f", *numbers]
     )  # fmt: skip
     defaults = msgspec.structs.asdict(parse_config(UNIFIED))
@@ -57,6 +58,7 @@ def test_every_setting_has_a_flag() -> None:
         (["--role", "decode", "--peers", "host"], "'host' is not host:port"),
         (["--role", "decode", "--peers", "host:99999"], "is not host:port"),
         (["--role", "prefill", "--port", "8998"], "both 8998"),
+        (["--legacy-health"], "it needs --enable-failpoints"),
     ],
 )
 def test_bad_value_names_flag_and_value(flags: list[str], message: str) -> None:
