@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help up down model test lint format completions corpus bench gpu chaos chaos-recovery clean
+.PHONY: help up down model test lint format completions corpus bench gpu chaos chaos-recovery mixes clean
 .DEFAULT_GOAL := help
 
 help:  ## show this
@@ -24,6 +24,9 @@ test: $(VENV)/test.stamp model  ## all tests
 
 chaos: $(VENV)/test.stamp  ## one part of the long chaos run: PART=aborts|mass|restarts|stops|fuzz|mixed|states [CHAOS_ARGS='--seed N --tcp --schedule normal --tp 2']
 	$(BIN)/python -m tests.chaos $(PART) $(CHAOS_ARGS)
+
+mixes: $(VENV)/test.stamp  ## random request mixes get the same tokens in every way to serve [MIXES_ARGS='--mixes 200 --model tiny|smollm2']
+	$(BIN)/python -m tests.mixes $(MIXES_ARGS)
 
 lint: $(VENV)/test.stamp  ## style, types, import rules, generated files
 	$(BIN)/ruff check .

@@ -48,6 +48,12 @@ class GenerateKnobs(Knobs, kw_only=True):
     max_new_tokens: int | None = None
     min_new_tokens: int | None = None
     json_schema: str | None = None
+    sampling_seed: int | None = None
+    """SGLang's word for `seed`."""
+
+    def __post_init__(self) -> None:
+        if self.seed is None:
+            self.seed = self.sampling_seed
 
 
 class GenerateBody(msgspec.Struct, kw_only=True):

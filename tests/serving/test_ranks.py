@@ -16,7 +16,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.serving.rig import Process, engine, running
+from tests.serving.rig import Process, engine, is_idle, running
 from tests.waiting import eventually
 
 FLAGS = ("--dtype", "float64", "--chunk-tokens", "16", "--page-size", "4", "--kv-tokens", "2048")
@@ -72,12 +72,6 @@ def texts(process: Process, bodies: list[dict[str, Any]]) -> list[str]:
 
     with ThreadPoolExecutor(8) as pool:
         return list(pool.map(ask, bodies))
-
-
-def is_idle(process: Process) -> bool:
-    """Return whether no sequence and no page is in use."""
-    ledger = process.get("/ledger")
-    return not process.get("/rooms")["rooms"] and ledger["free"] + ledger["cached"] == ledger["total"]
 
 
 def test_two_ranks_give_the_tokens_of_one(one: Process, two: Process) -> None:

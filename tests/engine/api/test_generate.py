@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.engine.api.instance import Instance
 from tests.streams import events
 from tests.tiny_model import vocabulary
@@ -109,11 +111,12 @@ def test_list_of_texts_gives_list_of_answers(unified: Instance) -> None:
     assert len(unified.post("/generate", {"text": ["the"], "sampling_params": knobs()}).json()) == 1
 
 
-def test_choices_have_seeds_of_their_own(unified: Instance) -> None:
-    """n sequences of one seeded request differ in seed; the first has the seed that was given."""
-    body = {"text": "hello", "sampling_params": knobs(n=3, seed=5)}
-    assert len(unified.post("/generate", body, "seeds-1").json()) == 3
-    seeds = [message.sampling.seed for message in unified.sent() if message.request_id == "seeds-1"]
+@pytest.mark.parametrize("word", ["seed", "sampling_seed"])
+def test_choices_have_seeds_of_their_own(unified: Instance, word: str) -> None:
+    """n sequences of one seeded request differ in seed; the first has the seed that was given, by either name."""
+    body = {"text": "hello", "sampling_params": knobs(n=3, **{word: 5})}
+    assert len(unified.post("/generate", body, f"seeds-{word}").json()) == 3
+    seeds = [message.sampling.seed for message in unified.sent() if message.request_id == f"seeds-{word}"]
     assert seeds[0] == 5
     assert len(set(seeds)) == 3
 
