@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import signal
 import subprocess
 import tempfile
 import time
@@ -47,7 +48,12 @@ def built_library(cache: Path | None = None, compiler: Sequence[str] = ()) -> Pa
 
 
 def _cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pdengine"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pdengine"
+    except RuntimeError as error:
+        raise BuildError(
+            f"there is no cache folder: set XDG_CACHE_HOME to one that can be written ({error})"
+        ) from error
 
 
 def _key() -> str:
@@ -88,14 +94,33 @@ def _compile(compiler: list[str], library: Path) -> None:
     source = Path(__file__).with_name(SOURCES[0])
     with tempfile.TemporaryDirectory(dir=library.parent) as folder:
         output = Path(folder) / library.name
-        command = [*compiler, *FLAGS, str(source), "-o", str(output)]
-        try:
-            ran = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, stdin=subprocess.DEVNULL)
-        except subprocess.TimeoutExpired:
-            raise BuildError(f"{compiler[0]} was still compiling after {LIMIT_S:g} s") from None
-        except FileNotFoundError:
-            raise BuildError(f"there is no compiler {compiler[0]} here; install g++, or name one in CXX") from None
-        if ran.returncode:
-            first = next((line for line in ran.stderr.splitlines() if "error" in line), ran.stderr.strip()[:200])
-            raise BuildError(f"{compiler[0]} ended with {ran.returncode}: {first}")
+        code, said = _run([*compiler, *FLAGS, str(source), "-o", str(output)])
+        if code:
+            first = next((line for line in said.splitlines() if "error" in line), said.strip()[:200])
+            raise BuildError(f"{compiler[0]} ended with {code}: {first}")
         output.replace(library)
+
+
+def _run(command: list[str]) -> tuple[int, str]:
+    """Return the compiler's exit status and what it said; at the limit, end it with all that it started."""
+    try:
+        compiler = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+    except FileNotFoundError:
+        raise BuildError(f"there is no compiler {command[0]} here; install g++, or name one in CXX") from None
+    try:
+        _, said = compiler.communicate(timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        raise BuildError(f"{command[0]} was still compiling after {LIMIT_S:g} s") from None
+    finally:
+        if compiler.poll() is None:
+            os.killpg(compiler.pid, signal.SIGKILL)
+            compiler.communicate()
+    return compiler.returncode, said

@@ -6,6 +6,7 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
 
 from engine.kernels.cpu import build
@@ -15,6 +16,7 @@ from engine.model.checkpoint import open_checkpoint
 from engine.model.decoder import LanguageModel
 from engine.model.loading import load_model
 from tests.engine.model.random_checkpoint import saved
+from tests.waiting import eventually
 
 
 def script(folder: Path, lines: str) -> list[str]:
@@ -66,6 +68,28 @@ def test_a_compiler_that_fails_is_an_error_that_says_how(
         built_library(tmp_path / "cache", script(tmp_path, lines))
     assert message in str(caught.value)
     assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".lock"]
+
+
+def test_what_the_compiler_started_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """g++ is a driver: the compiler proper is its child, and would go on burning the core that the engine needs."""
+    monkeypatch.setattr(build, "LIMIT_S", 0.5)
+    lines = f"sleep 600 & echo $! > {tmp_path}/child; wait"
+    with pytest.raises(BuildError, match="still compiling"):
+        built_library(tmp_path / "cache", script(tmp_path, lines))
+    child = int((tmp_path / "child").read_text())
+    eventually(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE)
+
+
+def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container with a user of its own number and no entry in its tables."""
+
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    with pytest.raises(BuildError, match="set XDG_CACHE_HOME"):
+        built_library()
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
