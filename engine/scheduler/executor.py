@@ -32,7 +32,7 @@ class Executor(Protocol):
 
 
 class StepThread:
-    """The thread that computes on rank 0, each plan by `run_step`."""
+    """The thread of a rank that computes, each plan by `run_step`."""
 
     def __init__(self, run_step: Callable[[StepPlan], StepResult], threads: int) -> None:
         self._run_step = run_step

@@ -172,8 +172,6 @@ class Loop:
             self._executor.submit(step.hand_out(self._config.page_size, self._book.take_forgotten()))
 
     def _may_hand_out(self) -> bool:
-        if not self._running:
-            return True
-        return (
-            len(self._running) < STEPS_AT_ONCE[self._config.schedule] and self._running[-1].tokens <= LONG_STEP_TOKENS
-        )
+        if len(self._running) >= STEPS_AT_ONCE[self._config.schedule]:
+            return False
+        return not self._running or self._running[-1].tokens <= LONG_STEP_TOKENS
