@@ -118,7 +118,7 @@ class DecodeControl(ControlLoop[DecodeItem]):
                 self._read_finished(item)
             case RoomFenced():
                 if (room := self.steps.rooms.get(item.rid)) is not None:
-                    self.steps.fenced(room)
+                    self.steps.fenced(room, item.lane)
 
     def _abandon(self, item: DecodeItem, detail: str) -> None:
         room = self.steps.rooms.get(getattr(item, "rid", ""))

@@ -71,8 +71,8 @@ class DecodeRoom:
     """First page of the next chunk."""
     reads: int = 0
     """Posted, over all lanes, and not answered yet."""
-    fences: int = 0
-    """Ordered, one a lane, and not answered yet."""
+    unfenced: set[str] = field(default_factory=set)
+    """Lanes whose READs may still touch the pages of a room that failed."""
     lane_seconds: dict[str, float] = field(default_factory=dict)
     """From post to DONE, by lane: they read side by side."""
     has_failed_read: bool = False

@@ -174,12 +174,12 @@ class DecodeSteps:
             return
         self._control.counters.fences += 1
         room.deadline = self._control.clock.monotonic() + FENCE_LIMIT_S
-        room.fences = len(room.link.lanes)
+        room.unfenced = {lane.key for lane in room.link.lanes}
         for lane in room.link.lanes:
             self._order(lane.heads.reader_rank, FenceRoom(lane.key, room.rid))
 
-    def fenced(self, room: DecodeRoom) -> None:
-        """Take the answer of one lane; the pages are free when all have answered."""
-        room.fences -= 1
-        if room.fences == 0:
+    def fenced(self, room: DecodeRoom, lane: str) -> None:
+        """Take the answer of one lane, which may come twice; the pages are free when all have answered."""
+        room.unfenced.discard(lane)
+        if not room.unfenced:
             self.apply(room, DecodeEvent.FENCED)

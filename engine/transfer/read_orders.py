@@ -74,6 +74,7 @@ class ReadFinished(msgspec.Struct, frozen=True, tag="read_finished"):
 class RoomFenced(msgspec.Struct, frozen=True, tag="room_fenced"):
     """No READ of this lane can touch the room's pages any more."""
 
+    lane: str
     rid: str
 
 

@@ -136,7 +136,7 @@ class ReadWorker:
             case FenceRoom():
                 peer = self._peers.get(order.lane)
                 if peer is None:
-                    self._report(RoomFenced(order.rid))
+                    self._report(RoomFenced(order.lane, order.rid))
                 else:
                     peer.fences[order.rid] = self._clock.monotonic() + FENCE_WAIT_S
 
@@ -174,7 +174,7 @@ class ReadWorker:
         self.agents_dropped += 1
         peer.agent.drop([running.read for running in peer.running.values()])
         for rid in peer.fences:
-            self._report(RoomFenced(rid))
+            self._report(RoomFenced(peer.opened.lane, rid))
         return [running.order for (rid, _), running in peer.running.items() if rid not in peer.fences]
 
     def _post(self, order: PostRead) -> None:
@@ -237,4 +237,4 @@ class ReadWorker:
                 self._connect(peer.opened, peer.generation + 1)
                 return
             del peer.fences[rid]
-            self._report(RoomFenced(rid))
+            self._report(RoomFenced(peer.opened.lane, rid))

@@ -135,7 +135,7 @@ def test_wrong_bytes_are_reported_as_such(bench: Bench) -> None:
 
 def test_a_fence_with_nothing_running_is_immediate(bench: Bench) -> None:
     """Pages that no READ can touch are fenced at once, and the agent stays."""
-    assert bench.give(FenceRoom("link", "a")) == [RoomFenced("a")]
+    assert bench.give(FenceRoom("link", "a")) == [RoomFenced("link", "a")]
     assert bench.agents[0].dropped is None
 
 
@@ -145,7 +145,7 @@ def test_a_fence_waits_for_running_reads_to_settle(bench: Bench) -> None:
     assert bench.give(FenceRoom("link", "a")) == []
     bench.clock.now += FENCE_WAIT_S - 0.01
     bench.agents[0].posted[0].state = ReadState.DONE
-    assert bench.give() == [RoomFenced("a")]
+    assert bench.give() == [RoomFenced("link", "a")]
     assert bench.agents[0].dropped is None
 
 
@@ -153,7 +153,7 @@ def test_a_fence_drops_the_agent_and_others_read_again(bench: Bench) -> None:
     """Past the second the agent goes with all its READs; a new generation reads for the other room."""
     bench.give(order("failing"), order("staying", index=3), FenceRoom("link", "failing"))
     bench.clock.now += FENCE_WAIT_S
-    assert bench.give() == [RoomFenced("failing")]
+    assert bench.give() == [RoomFenced("link", "failing")]
     old, new = bench.agents
     assert old.dropped == old.posted
     assert (old.name, new.name) == ("decode-0/0", "decode-0/1")
@@ -168,9 +168,9 @@ def test_a_fence_after_a_failed_read_drops_the_agent(bench: Bench) -> None:
     bench.agents[0].posted[0].state = ReadState.ERROR
     bench.give()
     assert bench.agents[0].dropped is None
-    assert bench.give(FenceRoom("link", "a")) == [RoomFenced("a")]
+    assert bench.give(FenceRoom("link", "a")) == [RoomFenced("link", "a")]
     assert bench.agents[0].dropped == []
-    assert bench.give(FenceRoom("link", "b")) == [RoomFenced("b")]
+    assert bench.give(FenceRoom("link", "b")) == [RoomFenced("link", "b")]
     assert bench.agents[1].dropped is None
 
 
@@ -192,9 +192,9 @@ def test_a_lost_link_settles_all_its_fences(bench: Bench) -> None:
     """Closing a link drops its agent, so every room of it is fenced without waiting."""
     bench.give(order("a"), FenceRoom("link", "a"))
     reports = bench.give(ClosePeer("link"))
-    assert RoomFenced("a") in reports
+    assert RoomFenced("link", "a") in reports
     assert bench.agents[0].dropped is not None
-    assert bench.give(FenceRoom("link", "b")) == [RoomFenced("b")]
+    assert bench.give(FenceRoom("link", "b")) == [RoomFenced("link", "b")]
 
 
 def test_no_new_agent_fails_the_other_rooms(bench: Bench) -> None:
@@ -203,7 +203,7 @@ def test_no_new_agent_fails_the_other_rooms(bench: Bench) -> None:
     bench.clock.now += FENCE_WAIT_S
     bench.broken = True
     reports = bench.give()
-    assert reports[0] == RoomFenced("failing")
+    assert reports[0] == RoomFenced("link", "failing")
     assert isinstance(reports[1], ReadFinished)
     assert (reports[1].rid, reports[1].reason) == ("staying", FailReason.READ_FAILED)
 
