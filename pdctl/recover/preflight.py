@@ -40,9 +40,18 @@ def problems_under_shim(folder: StateFolder, instance: Instance) -> Iterable[str
     if shutil.which(instance.start[0]) is None:
         yield f"{instance.name}: {instance.start[0]} cannot be executed"
     weights = weights_of(instance.start)
-    if weights is not None and not os.access(weights, os.R_OK):
-        yield f"{instance.name}: weights {weights} cannot be read"
+    if weights is not None and (unreadable := _unreadable(weights)) is not None:
+        yield f"{instance.name}: weights {unreadable} cannot be read"
     yield from _foreign_ports(folder, instance)
+
+
+def _unreadable(weights: Path) -> Path | None:
+    """Return the first file of a model that cannot be opened; a link whose target was cleaned away is one."""
+    try:
+        files = sorted(weights.iterdir()) if weights.is_dir() else [weights]
+    except OSError:
+        return weights
+    return next((file for file in files if not os.access(file, os.R_OK)), None)
 
 
 def _foreign_ports(folder: StateFolder, instance: Instance) -> Iterable[str]:
