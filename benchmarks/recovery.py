@@ -41,6 +41,11 @@ class Deployment:
         self.port_base = port_base
         self._environment = {**os.environ, "XDG_STATE_HOME": tempfile.mkdtemp(prefix="recovery-")}
 
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start pdctl, to be read while it runs."""
+        command = [sys.executable, "-m", "pdctl", *arguments]
+        return subprocess.Popen(command, env=self._environment, stdout=subprocess.PIPE, text=True)
+
     def run(self, *arguments: str, allowed: tuple[int, ...] = (0,)) -> str:
         """Run pdctl; stop the benchmark with its words where it fails."""
         command = [sys.executable, "-m", "pdctl", *arguments]
@@ -53,13 +58,16 @@ class Deployment:
         """Start it and prove it."""
         self.run("up", "--model", self._model, "--port-base", str(self.port_base))
 
+    def processes(self, name: str) -> list[psutil.Process]:
+        """Return an instance's process and its children."""
+        rows = json.loads(self.run("status", "-o", "json", allowed=(0, 1)))["instances"]
+        root = psutil.Process(next(row["pid"] for row in rows if row["name"] == name))
+        return [root, *root.children(recursive=True)]
+
     def stop_prefill(self) -> None:
         """Make the wedge."""
-        rows = json.loads(self.run("status", "-o", "json"))["instances"]
-        pid = next(row["pid"] for row in rows if row["name"] == "prefill-0")
-        parent = psutil.Process(pid)
-        for process in (parent, *parent.children(recursive=True)):
-            os.kill(process.pid, signal.SIGSTOP)
+        for process in self.processes("prefill-0"):
+            process.send_signal(signal.SIGSTOP)
 
 
 def with_streams(deployment: Deployment, count: int, measured: Callable[[], float]) -> float:
