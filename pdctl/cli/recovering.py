@@ -11,8 +11,10 @@ from pdctl.deployment import state
 from pdctl.deployment.model import Deployment
 from pdctl.hosts.hosts import Hosts
 from pdctl.recover.handover import GoneOn
+from pdctl.recover.ledger import Outcome
 from pdctl.recover.recovery import recover
-from pdctl.recover.request import Operations, Request
+from pdctl.recover.request import Operations, Request, Result
+from pdctl.recover.router_step import router_request
 from pdctl.render import console
 from pdctl.render import recovery as rendered
 
@@ -27,21 +29,30 @@ def run(
     hosts: Hosts,
     operations: Operations | None = None,
 ) -> int:
-    """Recover, print, and return the exit code."""
+    """Recover, print, and return the exit code. Where only the router still fails, ask a person to restart it too."""
     folder, deployment = deployed(file, name)
-    operations = operations or Operations(say=console.tell, choose=rendered.ask)
+    plain = Operations(say=console.tell, choose=rendered.ask)
     try:
-        result = recover(folder, deployment, request, operations, hosts)
+        result = recover(folder, deployment, request, operations or plain, hosts)
+        _print(result, output)
+        next_request = router_request(result, request, deployment) if output is Output.TABLE else None
+        if next_request is not None:
+            after = recover(folder, deployment, next_request, plain, hosts)
+            _print(after, output)
+            result = result if after.outcome is Outcome.CANCELLED else after
     except GoneOn as interrupted:
         console.tell(interrupted.message)
         return INTERRUPTED
+    return result.exit_code
+
+
+def _print(result: Result, output: Output) -> None:
     if output is Output.JSON:
         print(rendered.as_json(result))
     else:
         rendered.print_result(result, console.stdout_console())
     if result.was_continued:
         console.tell("an earlier recovery was finished; if you still want yours, call it again")
-    return result.exit_code
 
 
 def deployed(file: Path | None, name: str | None) -> tuple[state.StateFolder, Deployment]:

@@ -18,12 +18,13 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     return inherited | folders | {"HTTP_PROXY": nowhere, "http_proxy": nowhere, "COLUMNS": "80"} | more
 
 
-def start(home: Path, *arguments: str, **more: str) -> subprocess.Popen[str]:
-    """Start pdctl in the folder `home`."""
+def start(home: Path, *arguments: str, stdin: int | None = None, **more: str) -> subprocess.Popen[str]:
+    """Start pdctl in the folder `home`; `stdin` is a descriptor."""
     return subprocess.Popen(
         [*COMMAND, *arguments],
         cwd=home,
         env={"PYTHONPATH": str(Path(__file__).parents[2])} | environment(home, **more),
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pty
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -30,10 +31,22 @@ class Served:
         out, err = process.communicate(timeout=200)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def typed(self, answers: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run pdctl with a terminal as stdin, on which the answers were typed ahead."""
+        outside, inside = pty.openpty()
+        try:
+            os.write(outside, answers.encode())
+            process = self.start(*arguments, stdin=inside)
+            out, err = process.communicate(timeout=200)
+        finally:
+            os.close(inside)
+            os.close(outside)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def start(self, *arguments: str, stdin: int | None = None) -> subprocess.Popen[str]:
         """Start pdctl."""
         # The router, unlike us, would ask its workers through a proxy from the environment.
-        return pdctl_process.start(self.home, *arguments, HTTP_PROXY="", http_proxy="", **ENVIRONMENT)
+        return pdctl_process.start(self.home, *arguments, stdin=stdin, HTTP_PROXY="", http_proxy="", **ENVIRONMENT)
 
     def json(self, *arguments: str) -> Any:
         """Return what a command says with `-o json`."""

@@ -95,6 +95,16 @@ def test_router_that_fails_alone_is_told_with_its_own_step(served: Served) -> No
     assert cure["outcome"] == "recovered"
 
 
+def test_a_person_is_asked_for_the_router_that_fails_alone(served: Served) -> None:
+    """--yes was for the engine; the router has its own. Then it is another process, and the way is proven."""
+    served.signal("router", signal.SIGSTOP)
+    before = served.pids()["router"]
+    cured = served.typed("r\n", "restart", "decode-0", "--yes", "--force", "--reason", "drill")
+    assert cured.returncode == 0, cured.stderr
+    assert "restart     router   (forced: direct requests pass, those through the router do not)" in cured.stderr
+    assert served.pids()["router"] not in (None, before)
+
+
 def test_snapshot_is_complete_and_clean(served: Served) -> None:
     """Both products; no process is left stopped; the archive names neither model path nor home."""
     done = served.json("snapshot")
