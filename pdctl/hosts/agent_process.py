@@ -84,7 +84,6 @@ class _Command:
                 return
 
     def _run(self) -> None:
-        started = time.monotonic()
         request = self._request
         try:
             process = self._process = subprocess.Popen(
@@ -101,6 +100,11 @@ class _Command:
             return self._reply(end="not_started", stderr=str(error))
         if self._is_unwanted:
             self.kill()
+        return self._converse(process)
+
+    def _converse(self, process: subprocess.Popen[bytes]) -> None:
+        started = time.monotonic()
+        request = self._request
         timer = threading.Timer(request["deadline_s"], self._on_deadline)
         timer.daemon = True
         timer.start()
@@ -125,7 +129,6 @@ class _Command:
             truncated=out.was_cut or end != "exited",
             survivor=survivor,
         )
-        return None
 
     def _reaped(self, process: subprocess.Popen[bytes], within_s: float) -> int | None:
         """Wait for its end; return the pid of one that not even SIGKILL ends in time."""

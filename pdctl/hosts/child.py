@@ -89,22 +89,8 @@ async def run(
 ) -> Child:
     """Run to the end or the deadline. Nothing of its process group is left, also when this task is cancelled."""
     started = time.monotonic()
-    spawning = asyncio.ensure_future(
-        asyncio.create_subprocess_exec(
-            *argv,
-            stdin=asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=dict(env) if env is not None else None,
-            start_new_session=True,
-        )
-    )
     try:
-        process = await asyncio.shield(spawning)
-    except asyncio.CancelledError:
-        # Cancelled in the middle of a spawn, asyncio kills the child alone and waits for whatever holds its pipes.
-        await _end_group(await spawning)
-        raise
+        process = await _spawned(argv, bool(stdin), env)
     except FileNotFoundError as error:
         return Child(argv=tuple(argv), end=End.MISSING, stderr=str(error))
     except OSError as error:
@@ -133,6 +119,25 @@ async def run(
         truncated=out.was_cut or end is not End.EXITED,
         survivor=survivor,
     )
+
+
+async def _spawned(argv: Sequence[str], has_stdin: bool, env: Mapping[str, str] | None) -> asyncio.subprocess.Process:
+    spawning = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.PIPE if has_stdin else asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=dict(env) if env is not None else None,
+            start_new_session=True,
+        )
+    )
+    try:
+        return await asyncio.shield(spawning)
+    except asyncio.CancelledError:
+        # Cancelled in the middle of a spawn, asyncio kills the child alone and waits for whatever holds its pipes.
+        await _end_group(await spawning)
+        raise
 
 
 class _Bounded:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from pdctl.deployment.model import Deployment
+from pdctl.deployment.model import Deployment, Instance
 from pdctl.deployment.state import StateFolder
 from pdctl.diagnose.report import Report
 from pdctl.diagnose.verdict import Verdict
 from pdctl.errors import Refused
 from pdctl.hosts.hosts import Hosts
 from pdctl.recover import gates, plan, preflight, restart_set, states
+from pdctl.recover.drift import Drift
 from pdctl.recover.ledger import Recovery
 from pdctl.recover.ledgers import everybodys
 from pdctl.recover.managers import Managers
@@ -42,10 +43,7 @@ def propose(
     if any(managers.manages(item.name) for item in instances):
         # Only then do we stop something; what others run they must be able to start themselves.
         preflight.check(folder, instances, managers.problems)
-    differences = tuple(found for item in instances for found in managers.drift(item))
-    if differences and not request.accept_drift and not request.dry_run:
-        words = "; ".join(f"{found.instance}: {found.what}" for found in differences)
-        raise Refused(f"a restart would deploy more than it repairs: {words}", "--accept-drift, if that is meant")
+    differences = _accepted_drift(managers, instances, request)
     targets = plan.in_starting_order(tuple(plan.target_of(item, managers.look(item.name)) for item in instances))
     ready_s = states.start_to_ready_s(history, chosen.names)
     proposal = Proposal(
@@ -60,6 +58,15 @@ def propose(
     )
     phases.lap("plan and preflight")
     return proposal, targets
+
+
+def _accepted_drift(managers: Managers, instances: Sequence[Instance], request: Request) -> tuple[Drift, ...]:
+    """Return what else would be deployed. Raises Refused where that is not accepted."""
+    found = tuple(difference for item in instances for difference in managers.drift(item))
+    if found and not request.accept_drift and not request.dry_run:
+        words = "; ".join(f"{difference.instance}: {difference.what}" for difference in found)
+        raise Refused(f"a restart would deploy more than it repairs: {words}", "--accept-drift, if that is meant")
+    return found
 
 
 def _chosen(deployment: Deployment, request: Request, report: Report | None, stopped_with: StoppedWith) -> RestartSet:
