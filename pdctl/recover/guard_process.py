@@ -173,20 +173,27 @@ def main(name: str) -> int:
     if busy is not None and not guard.is_mine(busy):
         print(busy)
         return BUSY
+    if busy is None:
+        heard, told = os.pipe()
+        if os.fork() == 0:
+            _leave(guard, told)
+        os.close(told)
+        # What is still in our group when we end is killed with it.
+        if not os.read(heard, 1):
+            print("the guard died at once", file=sys.stderr)
+            return 1
     print("armed")
-    sys.stdout.flush()
-    if busy is None and os.fork() == 0:
-        _leave(guard)
     return 0
 
 
-def _leave(guard: Guard) -> None:
+def _leave(guard: Guard, told: int) -> None:
     """Go on without the connection: another session, and nothing of its pipes."""
     os.setsid()
     log = os.open(str(guard.beat_path.with_name("guard.log")), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for descriptor, number in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(descriptor, number)
+    os.write(told, b"!")
     guard.stay()
     os._exit(0)
 

@@ -111,11 +111,13 @@ def test_end_of_the_connection_ends_what_runs_there(tmp_path: Path) -> None:
     eventually(lambda: not is_alive(int(pid_file.read_text())))
 
 
-def test_what_left_its_group_on_purpose_lives_on(host: RemoteHost) -> None:
+def test_what_left_its_group_on_purpose_lives_on(host: RemoteHost, tmp_path: Path) -> None:
     """That is how a guard stays behind."""
-    child = done(host, "sh", "-c", "setsid sleep 100 >/dev/null 2>&1 & echo $!")
+    pid_file = tmp_path / "pid"
+    leave = f"setsid sh -c 'echo $$ > {pid_file}; exec sleep 100' >/dev/null 2>&1 &"
+    done(host, "sh", "-c", f"{leave} while [ ! -s {pid_file} ]; do sleep 0.01; done")
     host.close()
-    survivor = int(child.stdout)
+    survivor = int(pid_file.read_text())
     assert is_alive(survivor)
     os.kill(survivor, signal.SIGKILL)
 
