@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -71,3 +72,27 @@ def test_a_stopped_decode_is_named_from_the_live_system_and_from_what_was_kept(
     again = json.loads(run(tmp_path, "diagnose", kept, "--name", "test", "-o", "json").stdout)
     assert again == report
     until(routed[0].is_idle, 10, "recovered by itself")
+
+
+def test_a_saturated_pair_is_no_alarm(routed: tuple[Pair, Process], tmp_path: Path) -> None:
+    """Thirty-two clients at once on tiny engines: queues are long and move, nothing is broken, exit 0."""
+    is_over = threading.Event()
+
+    def load() -> None:
+        body = {"model": "test", "prompt": "x" * 200, "max_tokens": 64, "ignore_eos": True}
+        while not is_over.is_set():
+            routed[1].post("/v1/completions", body)
+
+    threads = [threading.Thread(target=load) for _ in range(32)]
+    for thread in threads:
+        thread.start()
+    try:
+        until(lambda: len(routed[0].decode.get("/rooms")["rooms"]) > 4, 60, "requests in flight")
+        code, report, _ = diagnosed(tmp_path, routed, "--read-only")
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()
+    firm = [cause["code"] for cause in report["causes"] if cause["confidence"] != "hypothesis"]
+    assert (code, report["verdict"] in ("healthy", "not_a_wedge")) == (0, True), firm
+    assert not [code for code in firm if not code.startswith("PD09")]
