@@ -32,6 +32,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import signal
 import statistics
 import sys
 import tempfile
@@ -167,6 +168,8 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 8, 16])
     options = parser.parse_args()
+    # So that a run that is ended from outside ends its contestants too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     describe_machine()
     chance = random.Random(1)
     folder = Path(tempfile.mkdtemp(prefix="engines-"))
