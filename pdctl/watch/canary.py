@@ -98,7 +98,7 @@ class Canary:
         """Send a canary if one is due and none is under way. Returns at once: a thread waits for the answer."""
         if self._flight is not None:
             return
-        way = (self._suspicious_way(suspects) if is_suspicious else None) or self._way_in_turn()
+        way = self._way_under_suspicion(suspects) if is_suspicious else self._way_in_turn()
         if way is None:
             return
         self._flight = _Flight(way, self._clock(), time.time())
@@ -139,6 +139,17 @@ class Canary:
             error="timeout",
         )
 
+    def _way_under_suspicion(self, suspects: Collection[str]) -> Way | None:
+        """Return a way past the suspects, else the one in turn, if it surely does not come past them.
+
+        Otherwise its prompt would make prefill move, and so hide for a while that decode stands.
+        """
+        way = self._suspicious_way(suspects)
+        if way is not None:
+            return way
+        way = self._way_in_turn()
+        return None if way is None or _may_pass(way, suspects) else way
+
     def _suspicious_way(self, suspects: Collection[str]) -> Way | None:
         """Return a way that may tell more: of those past the suspects, the one not asked for longest."""
         failed = {via for via, item in self._landed.items() if item.result.verdict is not Verdict.PROVEN}
@@ -153,6 +164,7 @@ class Canary:
         return min(ways, key=lambda way: (not way.direct, self._sent_at.get(way.via, long_ago)), default=None)
 
     def _way_in_turn(self) -> Way | None:
+        """Return the way whose time has come; its turn is over with that, sent or not."""
         if not self._ways or self._clock() < self._due_at:
             return None
         self._due_at = self._clock() + self._every_s
@@ -174,3 +186,8 @@ class Canary:
             self._told[way.via] = error.message
         finally:
             self._flight = None
+
+
+def _may_pass(way: Way, suspects: Collection[str]) -> bool:
+    """Return whether a request on this way may come past a suspect: a router chooses, a pair is what it is."""
+    return not way.direct or not suspects or bool(way.names & set(suspects))

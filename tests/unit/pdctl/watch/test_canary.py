@@ -42,9 +42,9 @@ class Prober:
 class Rig:
     """A canary with a clock that stands still."""
 
-    def __init__(self) -> None:
+    def __init__(self, every_s: float = EVERY_S) -> None:
         self.prober, self.now, self.said = Prober(), 1000.0, list[str]()
-        self.canary = Canary(DEPLOYMENT, EVERY_S, self.said.append, self.prober, lambda: self.now)
+        self.canary = Canary(DEPLOYMENT, every_s, self.said.append, self.prober, lambda: self.now)
 
     def tick(self, *, is_suspicious: bool = False, suspects: tuple[str, ...] = ()) -> list[str]:
         """Tick, let what was sent end, and return all ways so far."""
@@ -93,6 +93,18 @@ def test_a_suspicion_that_stays_is_not_probed_again_and_again(rig: Rig) -> None:
     assert rig.tick(is_suspicious=True, suspects=("d",)) == ["p -> d"]
     rig.now += 1
     assert rig.tick(is_suspicious=True, suspects=("d",))[:2] == ["p -> d"] * 2
+
+
+def test_no_turn_passes_a_suspect() -> None:
+    """A prompt more would make prefill move, and hide that decode stands; without a suspicion turns go on."""
+    rig = Rig(every_s=5)
+    rig.prober.verdict = Verdict.NOT_PROVEN
+    rig.tick(is_suspicious=True, suspects=("d",))
+    for _ in range(4):
+        rig.now += 6
+        assert rig.tick(is_suspicious=True, suspects=("d",)) == ["p -> d"]
+    rig.now += 6
+    assert len(rig.tick()) == 2
 
 
 def test_never_two_at_once(rig: Rig) -> None:
