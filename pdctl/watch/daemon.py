@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, start_http_server
 
@@ -34,7 +34,7 @@ def serve(watcher: Watcher, deployment: str, interval_s: float, listen: str, say
 
     with _served(exporter, listen) as url:
         say(f"watching {deployment}; metrics at {url}")
-        asyncio.run(_until_signal(watch(watcher, interval_s, show_all)))
+        asyncio.run(_until_signal(watcher, interval_s, show_all))
     if watcher.canary is not None:
         watcher.canary.close()
 
@@ -55,13 +55,12 @@ class Announcer:
         self._say("; ".join((f"{sight.deployment}: {sight.confirmed}", *words)))
 
 
-async def _until_signal(work: Coroutine[None, None, None]) -> None:
-    task = asyncio.ensure_future(work)
+async def _until_signal(watcher: Watcher, interval_s: float, show: Show) -> None:
+    stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, task.cancel)
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+        loop.add_signal_handler(number, stop.set)
+    await watch(watcher, interval_s, show, stop=stop)
 
 
 @contextlib.contextmanager

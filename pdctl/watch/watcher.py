@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -96,16 +97,23 @@ class Watcher:
         canary.tick(is_suspicious=is_suspicious, suspects=frozenset(report.affected) | unwell)
 
 
-async def watch(watcher: Watcher, interval_s: float, show: Show, count: int | None = None) -> None:
-    """Look every `interval_s` seconds, `count` times or for ever; a look that takes longer delays the next one."""
+async def watch(
+    watcher: Watcher, interval_s: float, show: Show, count: int | None = None, stop: asyncio.Event | None = None
+) -> None:
+    """Look every `interval_s` seconds, `count` times or until `stop` is set; a look that takes longer delays the next.
+
+    The look under way is finished first: a collector that is cancelled while it starts a child may wait for ever.
+    """
+    stop = stop or asyncio.Event()
     seen = 0
-    while True:
+    while not stop.is_set():
         began = time.monotonic()
         show(await watcher.look())
         seen += 1
         if count is not None and seen >= count:
             return
-        await asyncio.sleep(max(0.0, began + interval_s - time.monotonic()))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), max(0.0, began + interval_s - time.monotonic()))
 
 
 def _canary(result: ProbeResult) -> CanarySight:
