@@ -187,7 +187,9 @@ def play(part: str, seed: int, scale: float, setting: Setting) -> int:
 def explore_states() -> int:
     """Explore one room with three frames in flight, a restart and a stop; a minute and 1 GB."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "engine" / "transfer"))
-    from exploration import Bounds, World, explore
+    from exploration import explore
+    from explored_state import Bounds
+    from explored_world import World
 
     found = explore(World(Bounds(chunks=1)))
     print(f"{found.states} states, {found.transitions} transitions, {found.ends} ends, stuck: {found.stuck}")

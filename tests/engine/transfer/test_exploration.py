@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from exploration import Bounds, Broken, World, explore, wander
+from exploration import explore, wander
+from explored_state import Bounds, Broken
+from explored_world import World
 
 from engine.transfer.rooms import DECODE, PREFILL, Action, DecodeEvent, DecodeState, Entry, PrefillEvent, PrefillState
 
