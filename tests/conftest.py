@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,10 @@ import pytest
 from tests.tiny_model import tiny_model_dir
 
 __all__ = ["smollm2_path", "tiny_model_dir"]
+
+# A shell that starts the suite in the background has SIGINT ignored, and so would every child that a test sends one.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
