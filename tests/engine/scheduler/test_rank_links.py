@@ -41,6 +41,13 @@ def ranks(context: zmq.Context[zmq.Socket[bytes]], tmp_path: Path) -> tuple[Othe
     return others, [PlanSource(context, str(tmp_path), rank) for rank in (1, 2)]
 
 
+def load(others: OtherRanks, sources: list[PlanSource]) -> None:
+    """Go on when all have reported, as an instance does; before, a rank may not be there yet."""
+    for number, source in enumerate(sources):
+        source.report(Loaded(100 + number))
+    others.wait_loaded()
+
+
 def received(source: PlanSource) -> StepPlan | Leave:
     """Wait for one message."""
     (message,) = eventually(lambda: source.receive(100))
@@ -50,6 +57,7 @@ def received(source: PlanSource) -> StepPlan | Leave:
 def test_every_rank_gets_the_whole_plan(ranks: tuple[OtherRanks, list[PlanSource]]) -> None:
     """Nothing of it changes on the way; then all are told to leave."""
     others, sources = ranks
+    load(others, sources)
     others.send(PLAN)
     assert [received(source) for source in sources] == [PLAN, PLAN]
     others.leave()
@@ -59,10 +67,9 @@ def test_every_rank_gets_the_whole_plan(ranks: tuple[OtherRanks, list[PlanSource
 def test_rank_0_goes_on_when_all_have_reported(ranks: tuple[OtherRanks, list[PlanSource]]) -> None:
     """First that they are loaded, then each step."""
     others, sources = ranks
-    for number, source in enumerate(sources):
-        source.report(Loaded(100 + number))
+    load(others, sources)
+    for source in sources:
         source.report(StepDone(1))
-    others.wait_loaded()
     others.wait_done(1)
     assert others.pids == [100, 101]
 
@@ -70,6 +77,7 @@ def test_rank_0_goes_on_when_all_have_reported(ranks: tuple[OtherRanks, list[Pla
 def test_a_plan_for_a_rank_that_is_gone_is_an_error(ranks: tuple[OtherRanks, list[PlanSource]]) -> None:
     """Never a wait without end."""
     others, sources = ranks
+    load(others, sources)
     others.send(PLAN)
     assert received(sources[1]) == PLAN
     sources[1].close()
