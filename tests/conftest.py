@@ -12,6 +12,9 @@ from tests.tiny_model import tiny_model_dir
 
 __all__ = ["smollm2_path", "tiny_model_dir"]
 
+# Triton reads it when it is first imported, by whichever test (transformers does, too); compiled kernels: `make gpu`.
+os.environ["TRITON_INTERPRET"] = "1"
+
 # A shell that starts the suite in the background has SIGINT ignored, and so would every child that a test sends one.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

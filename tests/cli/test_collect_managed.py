@@ -28,8 +28,11 @@ def collected(standins: Standins) -> dict[str, InstanceEvidence]:
     deployment = files.load(standins.home / "pd.toml")
     Collector(deployment, out, folder=standins.folder).take(interval_s=0.2, timeout_s=15)
     evidence = read_directory(out)
-    # The stand-in answers JSON to every question, so also where metrics are expected.
-    assert [problem for problem in evidence.problems if "metrics" not in problem.place.file] == []
+    # The stand-in answers JSON to every question, so also where metrics or a flight recorder are expected.
+    unexpected = ("metrics", "flight.bin")
+    assert [
+        problem for problem in evidence.problems if not any(word in problem.place.file for word in unexpected)
+    ] == []
     return {instance.name: instance for instance in evidence.instances}
 
 

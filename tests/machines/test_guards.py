@@ -41,7 +41,8 @@ def unit(machine: Booted) -> None:
 
 def plan_of(machine: Booted, name: str, recovery: str = "r1") -> Plan:
     """Return a plan about the unit, in a deployment of its own."""
-    host = f"exec:nsenter -t {machine.leader} -a"
+    # The operator's HOME is not the one there.
+    host = f"exec:nsenter -t {machine.leader} -a env HOME=/root"
     item = Instance(
         name="d", role=Role.DECODE, dialect="pdctl", url="http://127.0.0.1:1", manager="systemd", unit=UNIT, host=host
     )

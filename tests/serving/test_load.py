@@ -41,7 +41,8 @@ def test_answers_of_a_sound_pair_are_right(served: Served) -> None:
     code, figures = loaded(served)
     assert set(figures["outcomes"]) <= {"ok", "unfinished"}, figures
     assert set(figures["canaries"]) == {"right"}, figures
-    assert code == 0
+    # A random model writes the markup of tool calls by chance.
+    assert code == int(figures["markup_faults"] > 0), figures
 
 
 def test_damaged_pages_show_as_wrong_answers(served: Served) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from engine import PROTOCOL_VERSION
 from engine.messages import RoomRef
 from tests.engine.api.instance import Instance
 from tests.streams import events
@@ -119,7 +120,7 @@ def test_registry_says_where_the_control_channel_is(prefill: Instance) -> None:
     entry = httpx.get(f"{prefill.registry}/registry").json()
     info = prefill.http.get("/server_info").json()
     assert entry == {
-        "protocol": 1, "instance": f"prefill-{prefill.port}", "incarnation": info["incarnation"],
+        "protocol": PROTOCOL_VERSION, "instance": f"prefill-{prefill.port}", "incarnation": info["incarnation"],
         "role": "prefill", "tp": 1, "control_endpoint": "tcp://127.0.0.1:9",
         "contract": {"dtype": "float32"},
     }  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
 from types import ModuleType
 
 import pytest
@@ -17,11 +16,9 @@ PAGES, SLOTS = 48, 4
 
 
 @pytest.fixture(scope="module")
-def kernels() -> Iterator[ModuleType]:
-    """Return the module with its kernels interpreted; they are made when it is imported."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TRITON_INTERPRET", "1")
-        yield importlib.import_module("engine.kernels.paged_triton")
+def kernels() -> ModuleType:
+    """Return the module with its kernels interpreted: `tests/conftest.py` has asked for it before Triton was imported."""
+    return importlib.import_module("engine.kernels.paged_triton")
 
 
 def layer(heads: int, dim: int, dtype: torch.dtype) -> Tensor:
