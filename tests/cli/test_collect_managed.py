@@ -29,10 +29,8 @@ def collected(standins: Standins) -> dict[str, InstanceEvidence]:
     Collector(deployment, out, folder=standins.folder).take(interval_s=0.2, timeout_s=15)
     evidence = read_directory(out)
     # The stand-in answers JSON to every question, so also where metrics or a flight recorder are expected.
-    unexpected = ("metrics", "flight.bin")
-    assert [
-        problem for problem in evidence.problems if not any(word in problem.place.file for word in unexpected)
-    ] == []
+    no_json = ("metrics", "flight.bin")
+    assert [each for each in evidence.problems if not any(word in each.place.file for word in no_json)] == []
     return {instance.name: instance for instance in evidence.instances}
 
 

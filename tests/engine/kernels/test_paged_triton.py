@@ -17,7 +17,7 @@ PAGES, SLOTS = 48, 4
 
 @pytest.fixture(scope="module")
 def kernels() -> ModuleType:
-    """Return the module with its kernels interpreted: `tests/conftest.py` has asked for it before Triton was imported."""
+    """Return the module, its kernels interpreted: `tests/conftest.py` asked for it before Triton was imported."""
     return importlib.import_module("engine.kernels.paged_triton")
 
 
