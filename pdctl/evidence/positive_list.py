@@ -57,6 +57,8 @@ ENVIRONMENT = re.compile(
     r"(?:NCCL|UCX|NIXL|SGLANG|SGL|VLLM|DYN|MOONCAKE|MC|CUDA|OMP|TORCH|TRTLLM|PDENGINE|MLX5|GLOO)_\w+"
 )
 """Variables that are switches of engines and of the layers below."""
+STATES = ("ready", "notready")
+"""Words that stay under any key: health bodies list their parts by names that somebody gave (Dynamo 1.6)."""
 FREE_TABLES = ("fixes", "libraries", "thread_states", "status_counts")
 """Tables whose keys are names that we, not clients, gave."""
 NAMES = {

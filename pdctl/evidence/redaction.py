@@ -124,7 +124,8 @@ class Redaction:
         return shown if shown != value or _GENERIC.fullmatch(value) else self._pseudonyms.of(value, kind)
 
     def _if(self, is_listed: bool, value: object) -> object:
-        if is_listed or isinstance(value, (dict, bool)) or _is_tables(value) or value in ("", [], None):
+        is_harmless = isinstance(value, (dict, bool)) or _is_tables(value) or value in ("", [], None)
+        if is_listed or is_harmless or value in positive_list.STATES:
             return self._value(value)
         self.counts["values of unknown keys"] += 1
         return ""
