@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from pdctl.collect import host_processes
-from pdctl.collect.context import Context
+from pdctl.collect.context import Context, Deadline
 from pdctl.collect.host_processes import ProcessRow
 from pdctl.collect.records import Mode, Status, Taken
 from pdctl.collect.target import Target
@@ -26,6 +26,8 @@ ONE_DUMP_S = 5.0
 RELEASE_S = 5.0
 """Also when time is over: nothing may be left standing."""
 DUMP_MOST_BYTES = 4 << 20
+NONBLOCKING_READS = 4
+"""A read of a running interpreter can catch it in motion: 5 of 250 of a busy process did (py-spy 0.4.3), each once."""
 FLAGS = {Mode.NONBLOCKING: ("--nonblocking",), Mode.BLOCKING: (), Mode.NATIVE: ("--native",)}
 PTRACE_REMEDY = (
     "run pdctl as root or as the engine's user with `sudo setcap cap_sys_ptrace+ep PY-SPY`; "
@@ -77,12 +79,7 @@ async def _dump(pyspy: str, row: ProcessRow, context: Context, mode: Mode) -> _D
         return _Dump(row=row, status=Status.DENIED, error=refusal)
     argv = [pyspy, "dump", "--json", *FLAGS[mode], "--pid", str(row.pid)]
     async with context.attach_slots:
-        done = await context.host.run(
-            argv,
-            deadline_s=context.deadline.at_most(ONE_DUMP_S),
-            most_bytes=DUMP_MOST_BYTES,
-            env={"RUST_BACKTRACE": "0"},
-        )
+        done = await _read(argv, context, reads=NONBLOCKING_READS if mode is Mode.NONBLOCKING else 1)
     if mode is not Mode.NONBLOCKING:
         await _release(row, context)
     if not done.ok:
@@ -94,6 +91,18 @@ async def _dump(pyspy: str, row: ProcessRow, context: Context, mode: Mode) -> _D
     except msgspec.DecodeError as error:
         return _Dump(row=row, status=Status.FAILED, error=f"pid {row.pid}: no JSON: {error}", took_ms=done.took_ms)
     return _Dump(row=row, threads=tuple(threads), took_ms=done.took_ms)
+
+
+async def _read(argv: Sequence[str], context: Context, reads: int) -> child.Child:
+    """Run py-spy, again when its read was caught in motion, all within one deadline."""
+    one = Deadline(context.deadline.at_most(ONE_DUMP_S))
+    while True:
+        done = await context.host.run(
+            argv, deadline_s=one.left_s, most_bytes=DUMP_MOST_BYTES, env={"RUST_BACKTRACE": "0"}
+        )
+        reads -= 1
+        if done.ok or not reads or not one.left_s or "Failed to copy" not in done.stderr:
+            return done
 
 
 def _refusal(row: ProcessRow, mode: Mode) -> str | None:

@@ -19,6 +19,9 @@ from tests.chaos.load import Case, Client, Tally
 from tests.serving.rig import Pair, Process, until
 
 RECOVERY_LIMIT_S = 5.0
+"""From a restarted side's first 200, or SIGCONT, to a proven request, on a machine that does nothing else."""
+PATIENCE_S = 30.0
+"""How long a proven request is waited for, so that a run beside others ends with a figure."""
 
 
 def side_of(sides: Pair, name: str) -> Process:
@@ -45,11 +48,11 @@ def stopped(side: Process) -> Iterator[None]:
                 os.kill(process.pid, signal.SIGCONT)
 
 
-def proven_within(sides: Pair, case: Case, chance: random.Random, limit_s: float) -> float:
+def proven_after(sides: Pair, case: Case, chance: random.Random) -> float:
     """Return the seconds until a request comes back right; raises NotInTime."""
     client, started = Client(sides, chance), time.monotonic()
     try:
-        until(lambda: client.ask(case) == "right", limit_s, "a request that comes back right")
+        until(lambda: client.ask(case) == "right", PATIENCE_S, "a request that comes back right")
     finally:
         client.close()
     return time.monotonic() - started
@@ -62,7 +65,7 @@ def restart(sides: Pair, name: str, case: Case, chance: random.Random) -> float:
     side.kill()
     side.start().wait_ready("/health/live")
     until(lambda: side.get("/health")["status"] == "ok", 60, f"{name} healthy")
-    took_s = proven_within(sides, case, chance, RECOVERY_LIMIT_S)
+    took_s = proven_after(sides, case, chance)
     assert other.get("/server_info")["incarnation"] == untouched
     return took_s
 
@@ -80,7 +83,7 @@ def stop_and_continue(
         side.start().wait_ready("/health/live")
         until(lambda: side.get("/health")["status"] == "ok", 60, f"{name} healthy")
     # The other side noticed a silence only after 5 s; a link that broke is dialled again after 1 s.
-    return proven_within(sides, case, chance, RECOVERY_LIMIT_S)
+    return proven_after(sides, case, chance)
 
 
 def abort_storm(sides: Pair, cases: list[Case], seed: int, aborts: int, at_once: int = 8) -> Tally:
@@ -109,6 +112,11 @@ class Verdict:
     """Crashes of supervised threads."""
     rechecked: int
     changed: int
+
+
+def frames_heard(side: Process) -> int:
+    """Return how many frames, good and bad, a side has received."""
+    return metric(side, 'control_frames_total{direction="in"') + metric(side, "control_bad_frames_total")
 
 
 def metric(side: Process, name: str) -> int:

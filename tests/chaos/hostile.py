@@ -61,8 +61,14 @@ def random_message(chance: random.Random, src: str, dst: str) -> bytes:
     return bytes(data)
 
 
-def assail_prefill(bootstrap: str, seed: int, count: int) -> None:
-    """Say HELLO to a prefill as a decode would, then send it `count` hostile messages."""
+Heard = Callable[[], int]
+"""Returns how many frames the assailed side has received so far."""
+BATCH = 200
+"""Messages between two looks at what was heard."""
+
+
+def assail_prefill(bootstrap: str, seed: int, count: int, heard: Heard) -> None:
+    """Say HELLO to a prefill as a decode would, then send it hostile messages until it has heard `count`."""
     chance = random.Random(seed)
     record = msgspec.json.decode(httpx.get(f"http://{bootstrap}/registry").content, type=RegistryRecord)
     me = uuid.UUID(int=chance.getrandbits(128)).hex
@@ -72,9 +78,11 @@ def assail_prefill(bootstrap: str, seed: int, count: int) -> None:
         socket.linger = 5000
         socket.connect(record.control_endpoint)
         socket.send(encode(Envelope(me, record.incarnation, 0, hello)))
-        for _ in range(count):
-            message = random_message(chance, me, record.incarnation)
-            socket.send_multipart([message] * chance.choice((1, 1, 1, 1, 2)))
+        enough = heard() + count
+        while heard() < enough:
+            for _ in range(BATCH):
+                message = random_message(chance, me, record.incarnation)
+                socket.send_multipart([message] * chance.choice((1, 1, 1, 1, 2)))
 
 
 class HostilePrefill:
@@ -112,24 +120,24 @@ class HostilePrefill:
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
         self._thread.start()
 
-    def assail(self, count: int) -> None:
-        """Wait for a decode's HELLO, answer it, and send `count` hostile messages to that connection.
+    def assail(self, count: int, heard: Heard) -> None:
+        """Wait for a decode's HELLO, answer it, and send hostile messages until it has heard `count`.
 
-        A decode that closes the link (GOODBYE, NACK of HELLO are among the frames) comes back and gets the rest.
+        A decode that closes the link (a NACK of HELLO is among the frames) loses what was on its way, comes back
+        and gets the rest.
         """
-        sent, peer, decode = 0, b"", ""
-        while sent < count:
-            while self._socket.poll(0 if decode else 20_000):
-                sender, data = self._socket.recv_multipart()[:2]
-                envelope = frames.decode(data)
-                if isinstance(envelope, Envelope) and isinstance(envelope.body, frames.Hello):
-                    peer, decode = sender, envelope.src
-                    self._greet(peer, envelope)
-            assert decode, "decode never came"
-            if self._send(peer, random_message(self._chance, self._incarnation, decode)):
-                sent += 1
-            else:
-                decode = ""
+        enough, peer, decode = heard() + count, b"", ""
+        while heard() < enough:
+            for _ in range(BATCH):
+                while self._socket.poll(0 if decode else 20_000):
+                    sender, data = self._socket.recv_multipart()[:2]
+                    envelope = frames.decode(data)
+                    if isinstance(envelope, Envelope) and isinstance(envelope.body, frames.Hello):
+                        peer, decode = sender, envelope.src
+                        self._greet(peer, envelope)
+                assert decode, "decode never came"
+                if not self._send(peer, random_message(self._chance, self._incarnation, decode)):
+                    decode = ""
 
     def _send(self, peer: bytes, message: bytes) -> bool:
         """Return whether that connection was still there."""

@@ -202,7 +202,8 @@ def test_pdctl_stacks_shows_the_threads_of_both_sides(pair: rig.Pair, tmp_path: 
     assert "prefill-0" not in text.stdout
     dumps = json.loads(pdctl_process.run(tmp_path, "stacks", "-o", "json").stdout)
     assert [dump["instance"] for dump in dumps] == ["prefill-0", "decode-0"]
-    assert all(any("-m engine.scheduler" in item["title"] for item in dump["processes"]) for dump in dumps)
+    titles = {dump["instance"]: [item["title"] for item in dump["processes"]] for dump in dumps}
+    assert all(any("-m engine.scheduler" in title for title in own) for own in titles.values()), titles
 
 
 def test_pdctl_metrics_shows_what_moved(pair: rig.Pair, tmp_path: Path) -> None:
