@@ -54,6 +54,12 @@ class Patches:
         setattr(owner, name, value)
         self._undo.append(lambda: owner.__dict__.pop(name, None))
 
+    def exchange(self, owner: Any, name: str, value: Any) -> None:
+        """Replace what one object was given at its making."""
+        original = getattr(owner, name)
+        setattr(owner, name, value)
+        self._undo.append(lambda: setattr(owner, name, original))
+
     def replace_item(self, table: dict[Any, Any], key: Any, value: Any) -> None:
         """Replace one entry of a table."""
         original = table[key]

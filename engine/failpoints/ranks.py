@@ -6,11 +6,14 @@ import contextlib
 import os
 import signal
 import threading
+from typing import Any
 
 from engine.config import Role
 from engine.errors import RankLost
 from engine.failpoints.parts import Failpoint, Parts, Patches
+from engine.failpoints.workers import keep_alive
 from engine.messages import Abort, ToScheduler
+from engine.scheduler.roles import Decode
 from engine.scheduler.step_plan import StepPlan
 
 EVERY_ROLE = (Role.PREFILL, Role.DECODE, Role.UNIFIED)
@@ -43,7 +46,31 @@ def _zombie(parts: Parts, patches: Patches) -> None:
         return True
 
     patches.replace(parts.loop, "_take_results", go_on_without_results)
+    if parts.role.transfer is not None:
+        _transfer_without_the_last(parts, patches)
     os.kill(parts.others.pids[-1], signal.SIGKILL)
+
+
+class _Unheard:
+    """The socket to a rank that is gone: takes every order, and nobody hears it. All else is the socket's own."""
+
+    def __init__(self, socket: Any) -> None:
+        self._socket = socket
+
+    def send(self, data: bytes, flags: int = 0) -> None:
+        """Drop it."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._socket, name)
+
+
+def _transfer_without_the_last(parts: Parts, patches: Patches) -> None:
+    is_decode = isinstance(parts.role, Decode)
+    sockets = (parts.control.hub if is_decode else parts.control.sources.hub)._sockets
+    last = max(sockets)
+    patches.replace_item(sockets, last, _Unheard(sockets[last]))
+    if is_decode:
+        keep_alive(parts, patches, "zombie")
 
 
 POINTS = (
@@ -59,7 +86,7 @@ POINTS = (
         "zombie",
         EVERY_ROLE,
         "the last rank is killed, and the instance goes on answering without it",
-        "the end of the instance with any of its ranks; that a loop without results counts as hung",
+        "the end of the instance with any of its ranks; that a loop without results counts as hung; the fence's bound",
         _zombie,
         least_ranks=2,
         leaves_dead_ranks=True,

@@ -23,8 +23,7 @@ def _abort_race(parts: Parts, patches: Patches) -> None:
         report(item)
 
     patches.forsake(parts.supervisor, "transfer-nixl")
-    parts.worker._report = report_known
-    patches.finally_do(lambda: setattr(parts.worker, "_report", report))
+    patches.exchange(parts.worker, "_report", report_known)
 
 
 def _stuck_handle(parts: Parts, patches: Patches) -> None:
@@ -49,11 +48,18 @@ def _stuck_handle(parts: Parts, patches: Patches) -> None:
     patches.replace(worker, "_post", post_one_that_sticks)
     patches.replace(worker, "_poll", poll_others)
     patches.replace(worker, "_fence", fence_without_bound)
-    end_instance = parts.control._end_instance
-    parts.control._end_instance = lambda why: log.error("failpoint stuck-handle keeps this instance alive: %s", why)
-    patches.finally_do(lambda: setattr(parts.control, "_end_instance", end_instance))
+    keep_alive(parts, patches, "stuck-handle")
     patches.finally_do(stuck.clear)
     patches.finally_do(released.set)
+
+
+def keep_alive(parts: Parts, patches: Patches, failpoint: str) -> None:
+    """Let a decode live on whose fence hangs."""
+
+    def only_say(why: str) -> None:
+        log.error("failpoint %s keeps this instance alive: %s", failpoint, why)
+
+    patches.exchange(parts.control, "_end_instance", only_say)
 
 
 def _corrupt_page(parts: Parts, patches: Patches) -> None:

@@ -11,7 +11,8 @@ import httpx
 import psutil
 import pytest
 
-from tests.serving.rig import Process, engine, running
+from tests.serving.rig import Process, engine, pair, running
+from tests.serving.test_failpoints import passes as pair_passes
 from tests.serving.test_failpoints import switch
 from tests.waiting import eventually
 
@@ -75,6 +76,22 @@ def test_zombie(two: Process) -> None:
     assert not passes(two, 11.0), "longer than a loop may stand still before /health says so"
     assert httpx.get(two.url + "/health").status_code == 200
     assert psutil.pid_exists(pids[0])
+
+
+@pytest.mark.parametrize("broken", ["prefill", "decode"])
+def test_zombie_in_a_pair(tiny_model_dir: Path, tmp_path: Path, broken: str) -> None:
+    """Transfers wait for the dead rank's part; neither they nor the client that leaves end the instance."""
+    with pair(tiny_model_dir, tmp_path, *FLAGS) as sides:
+        assert pair_passes(sides, within_s=60)
+        victim = sides.prefill if broken == "prefill" else sides.decode
+        pids = victim.get("/server_info")["rank_pids"]
+        switch(victim, "zombie")
+        eventually(lambda: not psutil.pid_exists(pids[1]), 5)
+        assert not pair_passes(sides)
+        assert not pair_passes(sides, within_s=11.0), "longer than a fence may hang"
+        assert [httpx.get(side.url + "/health").status_code for side in (sides.prefill, sides.decode)] == [200, 200]
+        assert all(victim.get("/health")["threads"].values())
+        assert psutil.pid_exists(pids[0])
 
 
 def test_one_rank_alone_has_no_failpoint_of_several(tiny_model_dir: Path, tmp_path: Path) -> None:
