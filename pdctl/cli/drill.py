@@ -100,7 +100,7 @@ def _stage(
     from pdctl.render import console
 
     if name is not None or file is not None:
-        return borrowed(name, file, console.tell)
+        return borrowed(name, file, console.tell, ranks=chosen.ranks)
     return _own_stage(chosen, found=_model(model), port_base=port_base, legacy_health=legacy_health)
 
 
@@ -111,7 +111,16 @@ def _own_stage(chosen: Drill, found: ModelFile, port_base: int, legacy_health: b
 
     every = ("--legacy-health",) if legacy_health else ()
     progress = line_display()
-    return staged(found.path, found.served_name, chosen.flags, port_base, progress, console.tell, every=every)
+    return staged(
+        found.path,
+        found.served_name,
+        chosen.flags,
+        port_base,
+        progress,
+        console.tell,
+        every=every,
+        ranks=chosen.ranks,
+    )
 
 
 def _model(model: str | None) -> ModelFile:

@@ -110,7 +110,7 @@ _ROWS: tuple[tuple[str, str, str, Action, str], ...] = (
 _LEADS_TO: dict[str, tuple[str, ...]] = {
     "PD0101": _AFTER_DEATH,
     "PD0102": ("PD0101", "PD0902", "PD0903", *_AFTER_DEATH),
-    "PD0103": ("PD0101", *_AFTER_DEATH),
+    "PD0103": ("PD0101", "PD0304", *_AFTER_DEATH),
     "PD0201": _AFTER_MISMATCH,
     "PD0202": _AFTER_MISMATCH,
     "PD0203": _AFTER_MISMATCH,
@@ -154,6 +154,7 @@ _LEADS_TO: dict[str, tuple[str, ...]] = {
 
 _DRILLS = {
     "PD0102": "crash-loop",
+    "PD0103": "zombie",
     "PD0201": "mismatch",
     "PD0301": "mass-abort",
     "PD0302": "abort-race",
@@ -165,6 +166,7 @@ _DRILLS = {
     "PD0309": "corrupt-page",
     "PD0402": "starved",
     "PD0403": "leak",
+    "PD0501": "desync",
     "PD0503": "blocking-io",
     "PD0702": "oom",
     "PD0901": "overload",

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pdctl.deployment.model import Role
-from pdctl.drill import faults
+from pdctl.drill import faults, look_alikes, rank_faults
 from pdctl.drill.faults import hangs, thread_is_dead
+from pdctl.drill.loads import CROWD, IMPATIENT, LIGHT, STEADY, TALKATIVE
 from pdctl.drill.stage import Stage
 from pdctl.errors import UsageError
-from pdctl.load.profile import Profile, Range
+from pdctl.load.profile import Profile
 
 
 class Cure(StrEnum):
@@ -27,47 +28,6 @@ class Cure(StrEnum):
     """Nothing is wrong with the engines: a restart must be refused."""
 
 
-LIGHT = Profile(
-    sessions=3, tool_rate=0, turns=Range(1, 2), prompt_tokens=Range(24, 160), output_tokens=Range(8, 32), seed=11
-)
-STEADY = Profile(
-    sessions=3,
-    tool_rate=0,
-    turns=Range(1, 1),
-    prompt_tokens=Range(24, 96),
-    output_tokens=Range(8, 16),
-    canary_rate=0.5,
-    seed=12,
-)
-CROWD = Profile(
-    sessions=48,
-    tool_rate=0,
-    turns=Range(1, 1),
-    prompt_tokens=Range(200, 400),
-    output_tokens=Range(32, 64),
-    canary_rate=0,
-    seed=13,
-)
-IMPATIENT = Profile(
-    sessions=8,
-    tool_rate=0,
-    turns=Range(1, 1),
-    prompt_tokens=Range(48, 96),
-    output_tokens=Range(200, 300),
-    canary_rate=0,
-    abort_rate=0.9,
-    abort_within_s=1.5,
-    seed=14,
-)
-TALKATIVE = Profile(
-    sessions=12,
-    tool_rate=0,
-    turns=Range(1, 1),
-    prompt_tokens=Range(24, 48),
-    output_tokens=Range(4, 1200),
-    canary_rate=0,
-    seed=15,
-)
 BOTH_SHORT: Mapping[Role, tuple[str, ...]] = {
     Role.PREFILL: ("--request-timeout", "4"),
     Role.DECODE: ("--request-timeout", "4"),
@@ -95,6 +55,8 @@ class Drill:
     """Runs from before the fault until the end; a fault may put another in its place."""
     flags: Mapping[Role, tuple[str, ...]] = field(default_factory=dict)
     """More flags of the engines."""
+    ranks: int = 1
+    """Tensor-parallel ranks that each engine needs at least."""
 
 
 DRILLS = (
@@ -183,12 +145,30 @@ DRILLS = (
         cure=Cure.FORCED,
     ),
     Drill(
+        "desync",
+        "PD0501",
+        "an agent is killed; decode's ranks part: one waits in a collective that the other never enters",
+        rank_faults.desync,
+        rank_faults.have_parted,
+        "decode's ranks stay at different steps while a fresh request hangs",
+        ranks=2,
+    ),
+    Drill(
         "blocking-io",
         "PD0503",
         "decode's loop waits for an HTTP server that never answers",
         faults.blocking_io,
         hangs,
         "a fresh request hangs",
+    ),
+    Drill(
+        "zombie",
+        "PD0103",
+        "a rank of decode is killed, and its parent goes on answering 200",
+        rank_faults.zombie,
+        lambda stage: rank_faults.lacks_a_rank(stage) and hangs(stage),
+        "a rank of decode is gone and a fresh request hangs",
+        ranks=2,
     ),
     Drill(
         "crash-loop",
@@ -221,8 +201,8 @@ DRILLS = (
         "overload",
         "PD0901",
         "more requests come than the engines can serve at once",
-        faults.as_it_is,
-        faults.is_queueing,
+        look_alikes.as_it_is,
+        look_alikes.is_queueing,
         "many requests wait, and requests end",
         cure=Cure.NONE,
         load=CROWD,
@@ -231,8 +211,8 @@ DRILLS = (
         "cold-start",
         "PD0902",
         "decode was started just now, and loads",
-        faults.cold_start,
-        faults.is_loading,
+        look_alikes.cold_start,
+        look_alikes.is_loading,
         "decode says that it loads",
         cure=Cure.NONE,
     ),
@@ -240,8 +220,8 @@ DRILLS = (
         "client-gone",
         "PD0904",
         "clients give up early; the engines work",
-        faults.as_it_is,
-        faults.clients_leave,
+        look_alikes.as_it_is,
+        look_alikes.clients_leave,
         "ten clients left by themselves",
         cure=Cure.NONE,
         load=IMPATIENT,
@@ -250,8 +230,8 @@ DRILLS = (
         "short-timeout",
         "PD0905",
         "the engines' own deadline is shorter than the answers are long",
-        faults.as_it_is,
-        faults.is_cut_short,
+        look_alikes.as_it_is,
+        look_alikes.is_cut_short,
         "five requests ended before their answer did",
         cure=Cure.NONE,
         load=TALKATIVE,

@@ -1,4 +1,4 @@
-"""How each fault is caused, and how one sees that it is really there; the catalogue says which belongs where."""
+"""How each fault of one engine or of the path between two is caused, and how one sees that it is really there."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
+from pdctl.drill.loads import LONG, WAITING
 from pdctl.drill.memory_limit import MemoryLimit, name_of
 from pdctl.drill.stage import Stage
 from pdctl.errors import NotProven, Refused
-from pdctl.load.profile import Profile, Range
 
 DEAD_S = 60.0
 HANG_S = 60.0
@@ -22,16 +22,6 @@ TOO_LITTLE_BYTES = 160 << 20
 SERVED_BEFORE = 5
 PROVOCATIONS = 60
 """A race is provoked again until it happens."""
-LONG = Profile(
-    sessions=6, tool_rate=0, turns=Range(1, 1), prompt_tokens=Range(300, 600), output_tokens=Range(64, 128), seed=7
-)
-"""Prompts that prefill computes for a while: whoever leaves then leaves a room that is not over."""
-
-
-WAITING = Profile(
-    sessions=3, tool_rate=0, turns=Range(1, 1), prompt_tokens=Range(24, 96), output_tokens=Range(8, 32), seed=8
-)
-"""Clients that do not know yet."""
 
 
 def thread_is_dead(stage: Stage, role: str, thread: str) -> bool:
@@ -136,6 +126,11 @@ def is_answer_wrong(stage: Stage) -> bool:
 def leak(stage: Stage) -> None:
     """An agent is killed, and the pages of its requests stay taken."""
     stage.switch(stage.decode, "leak")
+    killed_while_decoding(stage)
+
+
+def killed_while_decoding(stage: Stage) -> None:
+    """Drop all connections of an agent at once when decode generates for it."""
     load = stage.start_load(LONG)
     stage.until(lambda: stage.get(stage.decode, "/ledger").get("running", 0) > 0, DEAD_S, "decode at work")
     load.drop_all()
@@ -204,37 +199,6 @@ def is_refused(stage: Stage) -> bool:
     """Return whether one side refuses the other."""
     sides = (stage.prefill, stage.decode)
     return any(stage.metric(item, "pdengine_requests_total", result="contract_mismatch") for item in sides)
-
-
-def cold_start(stage: Stage) -> None:
-    """Decode was started just now, and loads; no client is there yet."""
-    stage.stop_load()
-    stage.restart(stage.decode, waits=False)
-
-
-def is_loading(stage: Stage) -> bool:
-    """Return whether decode says that it loads."""
-    return bool(stage.get(stage.decode, "/health").get("status") == "loading")
-
-
-def is_queueing(stage: Stage) -> bool:
-    """Return whether many requests wait while others end."""
-    waiting = stage.get(stage.prefill, "/v1/loads").get("waiting", 0)
-    return waiting >= 8 and stage.answered() > 0
-
-
-def clients_leave(stage: Stage) -> bool:
-    """Return whether a good many clients have left by themselves."""
-    return stage.load is not None and stage.load.figures().outcomes.get("left", 0) >= 10
-
-
-def is_cut_short(stage: Stage) -> bool:
-    """Return whether several requests ended by the engine's own deadline."""
-    return stage.load is not None and stage.load.figures().failed >= 5
-
-
-def as_it_is(stage: Stage) -> None:
-    """The load or the settings are the fault; nothing else is done."""
 
 
 def _prompt(tokens: int) -> dict[str, object]:

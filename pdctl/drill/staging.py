@@ -32,17 +32,18 @@ def staged(
     say: Say,
     *,
     every: tuple[str, ...] = (),
+    ranks: int = 1,
 ) -> Iterator[Stage]:
     """Start 1 prefill, 1 decode and a router that take failpoints; nothing of them is left afterwards.
 
-    `flags` are those of a role, `every` of both. Raises Refused where a deployment of that name runs, PdctlError,
-    NotProven.
+    `flags` are those of a role, `every` of both; `ranks` are those of each engine. Raises Refused where a deployment
+    of that name runs, PdctlError, NotProven.
     """
     root = state.state_root()
     folder = StateFolder(root, NAME)
     folder.create()
     _refuse_while_running(folder)
-    laid_out = _laid_out(linked(folder, model), served_name, port_base)
+    laid_out = _laid_out(linked(folder, model), served_name, port_base, ranks)
     added = {role: (*DTYPE, *every, *flags.get(role, ())) for role in (Role.PREFILL, Role.DECODE)}
     deployment = rehearsal.for_drills(laid_out, folder, added)
     _forget_earlier(folder)
@@ -56,10 +57,10 @@ def staged(
 
 
 @contextlib.contextmanager
-def borrowed(name: str | None, file: Path | None, say: Say) -> Iterator[Stage]:
+def borrowed(name: str | None, file: Path | None, say: Say, *, ranks: int = 1) -> Iterator[Stage]:
     """Use a deployment that runs and was started for drills; it is left running, as the drill left it.
 
-    Raises Refused where it was not started for drills.
+    Raises Refused where it was not started for drills, or its engines have fewer than `ranks`.
     """
     root = state.state_root()
     deployment = state.chosen(name, file, root)
@@ -67,6 +68,7 @@ def borrowed(name: str | None, file: Path | None, say: Say) -> Iterator[Stage]:
     rehearsal.refuse_unless_for_drills(folder, deployment, "a drill")
     if deployment.router is None:
         raise Refused(f"{deployment.name!r} has no router for the load to go through; nothing was done")
+    _refuse_fewer_ranks(deployment, ranks)
     stage = Stage(folder, deployment, say, is_own=False)
     try:
         yield stage
@@ -82,6 +84,15 @@ def _refuse_while_running(folder: StateFolder) -> None:
         raise Refused(
             f"{', '.join(alive)} of a drill still run, and two drills cannot share {folder.name!r}; nothing was done",
             f"end it with Ctrl-C; if it was killed: pdctl down --name {folder.name} --timeout 0",
+        )
+
+
+def _refuse_fewer_ranks(deployment: Deployment, ranks: int) -> None:
+    few = [item.name for item in deployment.instances if item.role is not Role.ROUTER and (item.tp or 1) < ranks]
+    if few:
+        raise Refused(
+            f"this drill parts the ranks of an engine, and {', '.join(few)} has fewer than {ranks}; nothing was done",
+            f"leave out --name and --file, or use what was started by: pdctl up --for-drills --tp {ranks}",
         )
 
 
@@ -104,12 +115,12 @@ def linked(folder: StateFolder, model: Path) -> Path:
     return link
 
 
-def _laid_out(model: Path, served_name: str, port_base: int) -> Deployment:
+def _laid_out(model: Path, served_name: str, port_base: int, ranks: int) -> Deployment:
     return layout.default_deployment(
         name=NAME,
         model=str(model),
         served_name=served_name,
-        counts=layout.Counts(1, 1),
+        counts=layout.Counts(1, 1, ranks),
         ports=layout.Ports.from_base(port_base),
         cores=len(os.sched_getaffinity(0)),
     )

@@ -55,3 +55,13 @@ def test_a_drill_with_settings_of_its_own_cannot_borrow(standins: Standins) -> N
     done = standins.run("drill", "short-timeout", "--name", "standins")
     assert done.returncode == 2
     assert "needs engines with other settings" in done.stderr
+
+
+def test_a_drill_between_ranks_cannot_borrow_engines_of_one(standins: Standins) -> None:
+    """Exit 5, with the command that starts such engines; its processes are the ones that were."""
+    standins.up("--for-drills")
+    before = standins.pids()
+    done = standins.run("drill", "desync", "--name", "standins")
+    assert done.returncode == 5
+    assert "pdctl up --for-drills --tp 2" in done.stderr
+    assert standins.pids() == before

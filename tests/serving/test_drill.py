@@ -26,16 +26,22 @@ def processes_of(home: Path) -> list[list[str]]:
     return found
 
 
-def test_a_thread_that_died_is_named_and_service_proven(tiny_model_dir: Path, tmp_path: Path) -> None:
-    """mass-abort --auto: the true cause first, not ruled out, proven; nothing is left, and no default changed."""
+@pytest.mark.parametrize(
+    ("drill", "code", "subject"),
+    [("mass-abort", "PD0301", "prefill-0"), ("desync", "PD0501", "decode-0"), ("zombie", "PD0103", "decode-0")],
+)
+def test_a_fault_is_named_and_service_proven(
+    tiny_model_dir: Path, tmp_path: Path, drill: str, code: str, subject: str
+) -> None:
+    """The true cause first, not ruled out, proven; nothing is left, and no default changed."""
     served = Served(tmp_path)
     done = served.pdctl(
-        "drill", "mass-abort", "--auto", "--model", str(tiny_model_dir), "--port-base", str(port_base()), "-o", "json"
+        "drill", drill, "--auto", "--model", str(tiny_model_dir), "--port-base", str(port_base()), "-o", "json"
     )
     assert done.stdout, done.stderr
     score = json.loads(done.stdout)
-    assert (score["named"], score["subject"], score["end"]) == ("PD0301", "prefill-0", "proven"), done.stderr
-    assert "PD0301" not in score["ruled_out"]
+    assert (score["named"], score["subject"], score["end"]) == (code, subject, "proven"), done.stderr
+    assert code not in score["ruled_out"]
     assert (done.returncode, score["is_passed"]) == (0, True)
     assert processes_of(tmp_path) == []
     assert not (tmp_path / "state" / "pdctl" / "last").exists()

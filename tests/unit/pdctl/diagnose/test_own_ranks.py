@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.pdctl.diagnose.incident import HEALTHY_GET, PROBE_TIMEOUT, instance, report
+from tests.unit.pdctl.diagnose.test_own_engine import scrape
 
 PREFILL = instance("p", "prefill", "pdctl", host=1, more="bootstrap_port = 8998")
 ROUTER = instance("r", "router", "smg", host=3)
@@ -36,6 +37,21 @@ def is_named(tp: int, *ranks: int) -> bool:
 def test_a_rank_that_is_not_there_is_named(tp: int, ranks: tuple[int, ...]) -> None:
     """/health answers 200 and requests hang."""
     assert is_named(tp, *ranks)
+
+
+def test_reads_that_wait_for_a_rank_that_is_gone_do_not_hide_it() -> None:
+    """Pages of aborted transfers fence as with a stuck handle: that follows from the dead rank, which comes first."""
+    scrapes = {"d__metrics_txt": scrape({"fencing": 3}), "d__metrics_prev_txt": scrape({"fencing": 3})}
+    said = report(
+        PREFILL + instance("d", "decode", "pdctl", host=2, tp=2) + ROUTER,
+        p__http_toml=HEALTHY_GET,
+        d__http_toml=HEALTHY_GET,
+        d__process_toml=processes(0),
+        probe_toml=PROBE_TIMEOUT,
+        **scrapes,
+    )
+    assert said.firm[0].code == "PD0103"
+    assert "PD0304" in [cause.code for cause in said.firm]
 
 
 @pytest.mark.parametrize(("tp", "ranks"), [(1, (0,)), (2, (0, 1))])

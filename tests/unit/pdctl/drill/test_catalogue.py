@@ -7,16 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from engine.failpoints.parts import Failpoint
 from engine.failpoints.registry import CATALOGUE as FAILPOINTS
 from pdctl.diagnose.catalogue import CATALOGUE as CODES
 from pdctl.diagnose.catalogue import Action, code_of
-from pdctl.drill import faults
+from pdctl.drill import faults, rank_faults
 from pdctl.drill.catalogue import DRILLS, Cure, Drill, drill_of
 from pdctl.errors import UsageError
 from pdctl.load.profile import check
-
-BETWEEN_RANKS = {"desync", "zombie"}
-"""They need an engine of several ranks, which a drill's deployment has not."""
 
 
 def test_every_code_with_a_drill_has_exactly_that_drill() -> None:
@@ -25,10 +23,16 @@ def test_every_code_with_a_drill_has_exactly_that_drill() -> None:
 
 
 def test_faults_switch_failpoints_that_exist() -> None:
-    """Every failpoint that a fault names is one of the engine's; each is used, but for those between ranks."""
-    source = Path(faults.__file__).read_text()
+    """Every failpoint that a fault names is one of the engine's, and each is used."""
+    source = "".join(Path(module.__file__).read_text() for module in (faults, rank_faults))
     named = set(re.findall(r'switch\(stage\.\w+, "([a-z-]+)"', source))
-    assert named == {item.name for item in FAILPOINTS} - BETWEEN_RANKS
+    assert named == {item.name for item in FAILPOINTS}
+
+
+@pytest.mark.parametrize("point", FAILPOINTS, ids=lambda point: point.name)
+def test_a_drill_has_the_ranks_that_its_failpoint_needs(point: Failpoint) -> None:
+    """An instance with fewer would not know it."""
+    assert drill_of(point.name).ranks == point.least_ranks
 
 
 @pytest.mark.parametrize("drill", DRILLS, ids=lambda drill: drill.name)
