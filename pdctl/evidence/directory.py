@@ -112,6 +112,7 @@ def _instance(table: Table, files: Files, captured: datetime | None) -> tuple[In
     folder = Folder(base.name, files, list(problems))
     capture = folder.capture()
     log, is_cut = folder.log(captured or _NO_DATE, capture)
+    gets = folder.rows("http.toml", toml_files.gets)
     metrics, metrics_prev = folder.metrics("metrics.txt"), folder.metrics("metrics.prev.txt")
     return msgspec.structs.replace(
         base,
@@ -126,10 +127,11 @@ def _instance(table: Table, files: Files, captured: datetime | None) -> tuple[In
         stacks_prev=folder.stacks("stacks.prev"),
         native=folder.stacks("native"),
         processes=folder.rows("process.toml", toml_files.processes),
-        gets=folder.rows("http.toml", toml_files.gets),
+        gets=gets,
         gets_prev=folder.rows("http.prev.toml", toml_files.gets),
         gpus=folder.rows("gpu.toml", toml_files.gpus),
         source=folder.record("source.toml", toml_files.source),
+        server_info=folder.server_info(gets),
         flight=folder.marks("flight.bin"),
         rooms=folder.rooms("rooms.json"),
         rooms_recent=folder.rooms("rooms.recent.json"),

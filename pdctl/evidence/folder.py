@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import TypeVar
 
@@ -12,8 +12,9 @@ from pdctl.evidence import toml_files, traces
 from pdctl.evidence.dumps import parse_dump, parse_dump_json
 from pdctl.evidence.exposition import parse_exposition
 from pdctl.evidence.loglines import parse_log
-from pdctl.evidence.records import Capture, Exposition, LogLine, Place, Problem, ProcessStack
+from pdctl.evidence.records import Capture, Exposition, Get, LogLine, Place, Problem, ProcessStack
 from pdctl.evidence.rooms import RoomList, room_list
+from pdctl.evidence.server_info import ServerInfo, server_info
 from pdctl.evidence.toml_files import Table
 from pdctl.evidence.traces import Mark, Trace
 
@@ -110,6 +111,17 @@ class Folder:
         self.problems.extend(wrong)
         return made
 
+    def server_info(self, gets: Iterable[Get]) -> ServerInfo | None:
+        """Return what the engine says of its settings, from a file of its own or from among the answers."""
+        file, data = "server_info.json", self._get("server_info.json")
+        if data is None:
+            file, data = "http.toml", next((item.body.encode() for item in gets if _is_info(item) and item.body), None)
+        if data is None:
+            return None
+        made, wrong = server_info(data, f"{self._name}/{file}")
+        self.problems.extend(wrong)
+        return made
+
     def marks(self, name: str) -> tuple[Mark, ...]:
         return self._rows_of(name, traces.marks)
 
@@ -125,6 +137,10 @@ class Folder:
         made, wrong = read(data, f"{self._name}/{name}")
         self.problems.extend(wrong)
         return made
+
+
+def _is_info(get: Get) -> bool:
+    return get.status == 200 and get.path in ("/server_info", "/get_server_info")
 
 
 def flatten(value: object, prefix: str = "") -> dict[str, float]:

@@ -19,6 +19,7 @@ from pdctl.evidence.records import (
     SourceFacts,
 )
 from pdctl.evidence.rooms import RoomList
+from pdctl.evidence.server_info import ServerInfo
 from pdctl.evidence.traces import Mark, Trace
 
 
@@ -53,12 +54,13 @@ class InstanceEvidence(msgspec.Struct, frozen=True, kw_only=True):
     gets_prev: tuple[Get, ...] = ()
     gpus: tuple[Gpu, ...] = ()
     source: SourceFacts | None = None
+    server_info: ServerInfo | None = None
     flight: tuple[Mark, ...] = ()
+    """Of our own engine: what its recorder tells, also of one that hung or was killed."""
     rooms: RoomList | None = None
     """Legs that are live; None where the engine lists none."""
     rooms_recent: RoomList | None = None
     """Legs that ended within the last minute."""
-    """Of our own engine: what its recorder tells, also of one that hung or was killed."""
     history: tuple[Trace, ...] = ()
     """What a Prometheus had kept of it before the capture."""
     capture: Capture = Capture()

@@ -25,12 +25,13 @@ from pdctl.diagnose.predicates import says
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event
-from pdctl.evidence.records import Place
+from pdctl.evidence.records import Place, SourceFacts
+from pdctl.evidence.server_info import ServerInfo
 
 _LAYOUT = ("page", "block", "layout", "metadata buffers", "kv_cache_layout", "remote_block_size", "block_len")
 _DTYPE = ("dtype", "data type")
-_PARALLEL = ("tp", "tp_ratio", "remote_tp_size")
-_VERSION = ("hash", "payload", "message tag", "version")
+_PARALLEL = ("tp", "tp_ratio", "remote_tp_size", "kv.ranks")
+_VERSION = ("hash", "payload", "message tag", "version", "protocol", "model")
 
 
 def _field_of(text: str) -> tuple[str, ...]:
@@ -66,43 +67,55 @@ def _refused(family: tuple[str, ...]) -> Ask:
     return ask
 
 
-def _setting(view: InstanceView, key: str, read: Callable[[InstanceView], object]) -> tuple[str, Place] | None:
-    """Return a contract value: from what the engine answers, else from its source facts."""
-    answer = view.get("/server_info", "/get_server_info")
-    if answer is not None and answer.body:
-        try:
-            body = msgspec.json.decode(answer.body.encode())
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            body = None
-        if isinstance(body, dict) and body.get(key) is not None:
-            return str(body[key]), Place(f"{view.name}/http.toml", pointer=f"{answer.path} {key}")
-    value = read(view)
-    return (str(value), Place(f"{view.name}/source.toml", pointer=key)) if value not in (None, "") else None
+def _contracts_differ(family: tuple[str, ...]) -> Ask:
+    """Ask whether the contracts that both sides name differ in such a field: engines of ours refuse each other then."""
 
-
-def _page_size(view: InstanceView) -> object:
-    source = view.raw.source
-    return (source.page_size or source.flag("--page-size") or source.flag("--block-size")) if source else None
-
-
-def _kv_dtype(view: InstanceView) -> object:
-    source = view.raw.source
-    return (source.kv_dtype or source.flag("--kv-cache-dtype")) if source else None
-
-
-def _differs(key: str, read: Callable[[InstanceView], object]) -> Ask:
     def ask(case: Case, view: InstanceView) -> Answer:
-        own = _setting(view, key, read)
-        same: Answer | None = None
+        own = view.raw.server_info
         for peer in case.peers(view):
-            other = _setting(peer, key, read)
+            other = peer.raw.server_info
             if own is None or other is None:
                 continue
-            text = f"{key}: {view.name} {own[0]}, {peer.name} {other[0]}"
+            for field in sorted(own.contract.keys() & other.contract.keys()):
+                values = own.contract[field], other.contract[field]
+                if values[0] != values[1] and _field_of(field) is family:
+                    text = f"the contracts differ in {field}: {view.name} {values[0]}, {peer.name} {values[1]}"
+                    return yes(text, Kind.HTTP, own.place(f"contract.{field}"))
+        return unknown(f"no contract of {view.name} is known to differ in such a field")
+
+    return ask
+
+
+class _Setting(msgspec.Struct, frozen=True):
+    """A value that both sides must have in common, and where it is told."""
+
+    name: str
+    told: Callable[[ServerInfo], str | None]
+    kept: Callable[[SourceFacts], object]
+
+    def of(self, view: InstanceView) -> tuple[str, Place] | None:
+        """Return what the engine answers, else what its source facts say."""
+        info, source = view.raw.server_info, view.raw.source
+        if info is not None and (value := self.told(info)) is not None:
+            return value, info.place(self.name)
+        if source is not None and (fact := self.kept(source)) not in (None, ""):
+            return str(fact), Place(f"{view.name}/source.toml", pointer=self.name)
+        return None
+
+
+def _differs(setting: _Setting) -> Ask:
+    def ask(case: Case, view: InstanceView) -> Answer:
+        own = setting.of(view)
+        same: Answer | None = None
+        for peer in case.peers(view):
+            other = setting.of(peer)
+            if own is None or other is None:
+                continue
+            text = f"{setting.name}: {view.name} {own[0]}, {peer.name} {other[0]}"
             if own[0] != other[0]:
                 return yes(f"the sides differ in {text}", Kind.SOURCE, own[1])
             same = no(f"the sides agree in {text}", Kind.SOURCE, own[1])
-        return same or unknown(f"{key} of both sides is not known")
+        return same or unknown(f"{setting.name} of both sides is not known")
 
     return ask
 
@@ -125,14 +138,23 @@ def _from_the_first(case: Case, view: InstanceView) -> Answer:
     return unknown("it worked before the first failure")
 
 
+def _named(family: tuple[str, ...]) -> tuple[Check, ...]:
+    """Return what proves that the sides differ in this very field."""
+    return (
+        proves("an engine names the field", _logged(family)),
+        proves("an engine refuses the other for the field", _refused(family)),
+        proves("the contracts differ in the field", _contracts_differ(family)),
+    )
+
+
 def _named_or_differs(family: tuple[str, ...], differs: Ask) -> Ask:
     """Ask for a sign of this very field: failures alone fit every cause."""
 
-    def ask(case: Case, view: InstanceView) -> Answer:
-        signs = (_logged(family)(case, view), _refused(family)(case, view), differs(case, view))
+    def any_sign(case: Case, view: InstanceView) -> Answer:
+        signs = (ask(case, view) for ask in (*(check.ask for check in _named(family)), differs))
         return next((answer for answer in signs if answer.is_true), unknown("no sign of this field"))
 
-    return ask
+    return any_sign
 
 
 def _fails(case: Case, view: InstanceView) -> Answer:
@@ -151,8 +173,20 @@ def _never_passed(case: Case, view: InstanceView) -> Answer:
 
 _EXPLAINS = (*FAILURES, *STALLS, *DEATHS, Symptom.UNHEALTHY, Symptom.WRONG_OUTPUT)
 
-_PAGE_SIZES = _differs("page_size", _page_size)
-_KV_DTYPES = _differs("kv_cache_dtype", _kv_dtype)
+_PAGE_SIZES = _differs(
+    _Setting(
+        "page_size",
+        lambda info: info.page_size,
+        lambda source: source.page_size or source.flag("--page-size") or source.flag("--block-size"),
+    )
+)
+_KV_DTYPES = _differs(
+    _Setting(
+        "kv_cache_dtype",
+        lambda info: info.kv_cache_dtype,
+        lambda source: source.kv_dtype or source.flag("--kv-cache-dtype"),
+    )
+)
 
 
 def _field(code: str, family: tuple[str, ...], differs: Ask, *signs: Check) -> Analyzer:
@@ -164,8 +198,7 @@ def _field(code: str, family: tuple[str, ...], differs: Ask, *signs: Check) -> A
         explains=_EXPLAINS,
         checks=(
             requires("the field differs, or is named", _named_or_differs(family, differs)),
-            proves("an engine names the field", _logged(family)),
-            proves("an engine refuses the other for the field", _refused(family)),
+            *_named(family),
             suggests("the values differ", differs),
             suggests("requests fail", _fails),
             *signs,
@@ -182,7 +215,7 @@ PARALLEL = Analyzer(
     explains=_EXPLAINS,
     checks=(
         requires("requests never passed before", _never_passed),
-        proves("an engine names the field", _logged(_PARALLEL)),
+        *_named(_PARALLEL),
         suggests("the sizes differ", _sizes_differ),
         suggests(
             "transfers fail",
@@ -202,7 +235,7 @@ VERSION = Analyzer(
     inputs=(Kind.LOG, Kind.METRICS, Kind.PROBE, Kind.PROCESS, Kind.HTTP),
     explains=_EXPLAINS,
     checks=(
-        proves("an engine names the field", _logged(_VERSION)),
+        *_named(_VERSION),
         suggests("from the first request on", _from_the_first),
     ),
 )

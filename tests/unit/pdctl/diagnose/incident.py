@@ -43,10 +43,13 @@ PAIR = instance("p", "prefill", host=1, more="bootstrap_port = 8998") + instance
 
 
 def evidence(topology: str, **files: str) -> Evidence:
-    """Return evidence of files; `p__log_txt` is `p/log.txt`, `probe_toml` is `probe.toml`."""
+    """Return evidence of files; `p__log_txt` is `p/log.txt`, `probe_toml` is `probe.toml`, a path is itself."""
     head = f"captured_at = {CAPTURED}\ncaptured_prev_at = {BEFORE}\n"
     named = {"topology.toml": (head + topology).encode()}
     for key, text in files.items():
+        if "/" in key:
+            named[key] = text.encode()
+            continue
         folder, _, name = key.rpartition("__")
         stem, _, ending = name.rpartition("_")
         path = f"{stem.replace('_', '.')}.{ending}"

@@ -132,22 +132,6 @@ def test_a_room_that_both_sides_hold_is_in_order() -> None:
     assert "PD0308" not in [code for code, _ in found(said)]
 
 
-@pytest.mark.parametrize(
-    ("why", "code"),
-    [("kv.page_size: here '16', peer '32'", "PD0201"), ("dtype: here 'float32', peer 'bf16'", "PD0202")],
-)
-def test_a_peer_that_is_refused_for_a_field(why: str, code: str) -> None:
-    """/health names field and values, also where no line does."""
-    body = json.dumps({"status": "ok", "problems": [], "threads": {}, "refused_peers": {"d": why}})
-    said = report(
-        PAIR,
-        p__http_toml=f"[[get]]\npath = \"/health\"\nstatus = 200\ntook_ms = 5\nbody = '''{body}'''\n",
-        d__http_toml=health(),
-        probe_toml='[[probe]]\nat = 2026-06-19T14:29:30Z\nvia = "p/d"\ntook_ms = 30\nstatus = 503\n',
-    )
-    assert found(said)[:1] == [(code, "p")]
-
-
 def deadline(cut: int, whole: int) -> Report:
     """Return the report on a decode that ended some requests at its own deadline."""
     late = "not finished within its deadline of 3 s"
