@@ -9,13 +9,15 @@ from __future__ import annotations
 import argparse
 import io
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
 from pdctl.diagnose.diagnosis import diagnose
-from pdctl.drill.matrix import ResultFile, rows_of
+from pdctl.drill.matrix import Run, rows_of
+from pdctl.drill.result_file import ResultFile
 from pdctl.evidence.directory import read_directory
 from pdctl.render.drill import matrix_table
 from pdctl.render.report_table import WIDTH, as_table
@@ -39,6 +41,12 @@ def draw(console: Console, folder: Path, name: str, title: str) -> None:
     print(path)
 
 
+def title_of(runs: Sequence[Run]) -> str:
+    """Return whose figures these are."""
+    models, commits = ({getattr(run, name) or "no checkout" for run in runs} for name in ("model", "commit"))
+    return f"pdctl drill --all: {len(runs)} runs, {', '.join(sorted(models))}, {', '.join(sorted(commits))}"
+
+
 def main() -> None:
     """Draw them."""
     parser = argparse.ArgumentParser(
@@ -53,8 +61,9 @@ def main() -> None:
     draw(screen, given.out, "diagnosis", f"pdctl diagnose {given.incident.name}")
     if given.results is not None:
         matrix = recorder(MATRIX_WIDTH)
-        matrix.print(matrix_table(rows_of(ResultFile(given.results).runs())))
-        draw(matrix, given.out, "matrix", "pdctl drill --all")
+        runs = ResultFile(given.results, Run).results()
+        matrix.print(matrix_table(rows_of(runs)))
+        draw(matrix, given.out, "matrix", title_of(runs))
 
 
 if __name__ == "__main__":

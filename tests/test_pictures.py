@@ -23,4 +23,5 @@ def test_pictures_show_the_screen_and_fetch_nothing(tmp_path: Path) -> None:
     shown = {name: html.unescape(re.sub(r"<[^>]*>", "", text)).replace("\xa0", " ") for name, text in drawn.items()}
     assert "Cause    PD0301 bootstrap-thread-dead on prefill (established)" in shown["diagnosis"]
     assert re.search(r"starved *PD0402 *PD0402 *1/1 *0 *1/1", shown["matrix"])
+    assert "pdctl drill --all: 1 runs, m, no checkout" in shown["matrix"]
     assert "@font-face" not in drawn["diagnosis"] + drawn["matrix"]

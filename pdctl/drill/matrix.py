@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 import msgspec
 
 from pdctl.drill.catalogue import DRILLS
 from pdctl.drill.rehearsal import Score
-from pdctl.errors import PdctlError, UsageError
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +24,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     load_average: float
     """Of the machine, over the minute before the end: a figure means little without."""
+    took_s: float
+    """All of it, with the start and the end of its deployment."""
     score: Score | None = None
     problem: str | None = None
     """Why there is no score: the fault did not come about."""
@@ -53,31 +53,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_s: float | None
     recover_s: float | None
     lost: float | None
+    whole_s: float | None
+    """All of a run, with the start and the end of its deployment."""
     problems: tuple[str, ...]
-
-
-class ResultFile:
-    """A file of runs that grows by whole lines."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def append(self, run: Run) -> None:
-        """Put a run on the disk. Raises PdctlError."""
-        try:
-            with self.path.open("ab") as file:
-                file.write(msgspec.json.encode(run) + b"\n")
-        except OSError as error:
-            raise PdctlError(f"cannot write {self.path}: {error.strerror}", "name another with --results") from error
-
-    def runs(self) -> tuple[Run, ...]:
-        """Return every run; none where there is no file yet. Raises UsageError for a file that is something else."""
-        if not self.path.exists():
-            return ()
-        try:
-            return tuple(msgspec.json.decode(line, type=Run) for line in self.path.read_bytes().splitlines() if line)
-        except (OSError, msgspec.DecodeError) as error:
-            raise UsageError(f"{self.path} is no result file of drills: {error}", "name another file") from error
 
 
 def pending(runs: Iterable[Run], code: str, rounds: int, names: Sequence[str]) -> tuple[str, ...]:
@@ -108,6 +86,7 @@ def rows_of(runs: Iterable[Run]) -> tuple[Row, ...]:
                 snapshot_s=_median(score.snapshot_s for score in scores),
                 recover_s=_median(score.recover_s for score in scores),
                 lost=_median(float(score.lost) for score in scores),
+                whole_s=_median(run.took_s for run in mine),
                 problems=tuple(dict.fromkeys(_problem(run) for run in mine if _problem(run))),
             )
         )

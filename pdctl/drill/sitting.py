@@ -11,10 +11,11 @@ from pathlib import Path
 from pdctl import __version__
 from pdctl.drill import provenance, rehearsal
 from pdctl.drill.catalogue import Drill
-from pdctl.drill.matrix import ResultFile, Run, pending
+from pdctl.drill.matrix import Run, pending
 from pdctl.drill.rehearsal import Score
+from pdctl.drill.result_file import ResultFile
 from pdctl.drill.stage import Stage
-from pdctl.errors import NotProven
+from pdctl.errors import NotProven, PdctlError
 
 MakeStage = Callable[[Drill], AbstractContextManager[Stage]]
 
@@ -23,7 +24,7 @@ class Sitting:
     """Fills a result file."""
 
     def __init__(self, results: Path, *, model: str, seed: int, say: Callable[[str], None]) -> None:
-        self._file = ResultFile(results)
+        self._file = ResultFile(results, Run)
         self._model = model
         self._seed = seed
         self._say = say
@@ -33,27 +34,28 @@ class Sitting:
     def fill(self, drills: Sequence[Drill], rounds: int, stage: MakeStage, *, resume: bool) -> tuple[Run, ...]:
         """Play every drill `rounds` times, with `resume` only what the file lacks; return all those runs.
 
-        A fault that does not come about is a run without a score. Ctrl-C loses only the run under way.
+        A drill that cannot be played to its end is a run without a score; the others are played all the same. Each run
+        has a seed of its own, over all sittings. Ctrl-C loses only the run under way. Raises PdctlError where a
+        deployment cannot be started at all.
         """
-        done = [run for run in self._file.runs() if run.code == self._code] if resume else []
+        done = [run for run in self._file.results() if run.code == self._code] if resume else []
         by_name = {drill.name: drill for drill in drills}
         wanted = pending(done, self._code, rounds, list(by_name))
         for number, name in enumerate(wanted, 1):
             self._say(f"--- {name} ({number} of {len(wanted)})")
-            run = self._played(by_name[name], self._seed + number, stage)
+            run = self._played(by_name[name], self._seed + len(done) + 1, stage)
             self._file.append(run)
             done.append(run)
         return tuple(done)
 
     def _played(self, drill: Drill, seed: int, make_stage: MakeStage) -> Run:
-        score: Score | None = None
-        problem: str | None = None
+        began = time.monotonic()
         try:
             with make_stage(drill) as stage:
-                score = rehearsal.scored(stage, drill, rehearsal.caused(stage, drill, seed))
-        except NotProven as error:
-            problem = error.message
-        self._say(f"{drill.name}: {problem or _told(score)}")
+                outcome = _outcome(stage, drill, seed)
+        except NotProven as error:  # Its deployment was not well in time.
+            outcome = error.message
+        self._say(f"{drill.name}: {_told(outcome)}")
         return Run(
             at=time.time(),
             drill=drill.name,
@@ -63,12 +65,21 @@ class Sitting:
             model=self._model,
             seed=seed,
             load_average=round(os.getloadavg()[0], 2),
-            score=score,
-            problem=problem,
+            took_s=round(time.monotonic() - began, 2),
+            score=outcome if isinstance(outcome, Score) else None,
+            problem=outcome if isinstance(outcome, str) else None,
         )
 
 
-def _told(score: Score | None) -> str:
-    if score is None:
-        return "no score"
-    return f"named {score.named}, true is {score.expected}; {score.verdict}; {score.end}"
+def _outcome(stage: Stage, drill: Drill, seed: int) -> Score | str:
+    """Return the score, or why there is none."""
+    try:
+        return rehearsal.scored(stage, drill, rehearsal.caused(stage, drill, seed))
+    except PdctlError as error:
+        return error.message
+
+
+def _told(outcome: Score | str) -> str:
+    if isinstance(outcome, str):
+        return outcome
+    return f"named {outcome.named}, true is {outcome.expected}; {outcome.verdict}; {outcome.end}"

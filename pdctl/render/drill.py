@@ -96,7 +96,7 @@ def matrix_table(rows: Sequence[Row]) -> Table:
 
     table = Table(box=None, pad_edge=False)
     table.add_column("DRILL", no_wrap=True)
-    for title in ("TRUE", "NAMED", "RIGHT", "RULED OUT", "ENDED", "DETECT", "SNAPSHOT", "RECOVER", "LOST"):
+    for title in ("TRUE", "NAMED", "RIGHT", "RULED OUT", "ENDED", "DETECT", "SNAPSHOT", "RECOVER", "LOST", "WHOLE"):
         table.add_column(title, justify="right")
     for row in rows:
         is_good = row.named == row.runs == row.ended and row.ruled_out == 0
@@ -111,6 +111,7 @@ def matrix_table(rows: Sequence[Row]) -> Table:
             _seconds(row.snapshot_s),
             _seconds(row.recover_s),
             "-" if row.lost is None else f"{row.lost:g}",
+            _seconds(row.whole_s),
             style="" if is_good else "bold red",
         )
     return table

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 import pytest
 
-from pdctl.drill.matrix import ResultFile, Run, pending, rows_of
+from pdctl.drill.matrix import Run, pending, rows_of
 from pdctl.drill.rehearsal import PROVEN, REFUSED, Score
-from pdctl.errors import PdctlError, UsageError
 
 RIGHT = Score(
     drill="starved",
@@ -26,7 +23,18 @@ RIGHT = Score(
     lost=3,
     kept=None,
 )
-RUN = Run(at=1.0, code="a", commit=None, version="0", model="m", seed=1, load_average=0.5, score=RIGHT, drill="starved")
+RUN = Run(
+    at=1.0,
+    code="a",
+    commit=None,
+    version="0",
+    model="m",
+    seed=1,
+    load_average=0.5,
+    took_s=60.0,
+    score=RIGHT,
+    drill="starved",
+)
 
 
 def run(drill: str, code: str = "a", **score: object) -> Run:
@@ -73,34 +81,10 @@ def test_a_row_counts_every_run() -> None:
         run("starved", detect_s=2.0),
         run("starved", detect_s=9.0, recover_s=None, end="not_verified: slow"),
         run("starved", detect_s=4.0, named="PD0304"),
-        msgspec.structs.replace(RUN, score=None, problem="it never hung"),
+        msgspec.structs.replace(RUN, score=None, problem="it never hung", took_s=90.0),
     )
     (row,) = rows_of(runs)
     assert (row.runs, row.named, row.ended, row.ruled_out) == (4, 2, 2, 0)
     assert row.codes == ("PD0402", "PD0304")
-    assert (row.detect_s, row.recover_s) == (4.0, 20.0)
+    assert (row.detect_s, row.recover_s, row.whole_s) == (4.0, 20.0, 60.0)
     assert row.problems == ("not_verified: slow", "it never hung")
-
-
-def test_a_file_grows_by_lines(tmp_path: Path) -> None:
-    """What was written is read again, in order."""
-    file = ResultFile(tmp_path / "results.jsonl")
-    assert file.runs() == ()
-    first, second = run("starved"), run("leak")
-    file.append(first)
-    file.append(second)
-    assert file.runs() == (first, second)
-
-
-def test_a_file_of_something_else_is_not_touched(tmp_path: Path) -> None:
-    """Named in the message."""
-    path = tmp_path / "notes.txt"
-    path.write_text("milk, bread\n")
-    with pytest.raises(UsageError, match="no result file"):
-        ResultFile(path).runs()
-
-
-def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
-    """One message, with what to do."""
-    with pytest.raises(PdctlError, match="cannot write"):
-        ResultFile(tmp_path / "missing" / "results.jsonl").append(RUN)
