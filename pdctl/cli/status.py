@@ -27,12 +27,14 @@ def status(
       pdctl status -o json | jq '.instances[] | select(.is_well | not)'
     """
     from pdctl.deployment import overview, state
+    from pdctl.hosts.hosts import Hosts
     from pdctl.render import console
     from pdctl.render import status as rendered
 
     root = state.state_root()
     deployment = state.chosen(name, file, root)
-    seen = overview.take(state.StateFolder(root, deployment.name), deployment, timeout)
+    with Hosts() as hosts:
+        seen = overview.take(state.StateFolder(root, deployment.name), deployment, timeout, hosts=hosts)
     if output is Output.JSON:
         print(rendered.as_json(seen))
     else:

@@ -70,6 +70,7 @@ def up(
     tell, 4 this machine is not ready (port taken, no room, engine not installed), 5 other settings run already.
     """
     from pdctl.deployment import model_files, overview, plan, readiness, rehearsal, startup, state
+    from pdctl.hosts.hosts import Hosts
     from pdctl.probe import prove
     from pdctl.render import console, fetching, up_result
     from pdctl.render.starting import start_display
@@ -92,7 +93,8 @@ def up(
     if not (no_wait or no_probe):
         with startup.undone_on(KeyboardInterrupt, folder, started, console.tell):
             report = prove(wanted, timeout_s=timeout, progress=console.tell)
-    seen = overview.take(folder, wanted, readiness.ASK_TIMEOUT_S)
+    with Hosts() as hosts:
+        seen = overview.take(folder, wanted, readiness.ASK_TIMEOUT_S, hosts=hosts)
     if output is Output.JSON:
         print(up_result.as_json(seen, report))
     else:

@@ -12,6 +12,7 @@ import typer
 from pdctl.cli.options import FileOption, NameOption, Output, OutputOption
 
 if TYPE_CHECKING:
+    from pdctl.hosts.hosts import Hosts
     from pdctl.watch.watcher import Show, Watcher
 
 DAEMON_PROBES_EVERY_S = 30.0
@@ -63,13 +64,16 @@ def watch(
 
         print(alert_rules(), end="")
         return 0
+    from pdctl.hosts.hosts import Hosts
+
     _check(daemon, listen, count)
     every_s = probe_every if probe_every is not None else DAEMON_PROBES_EVERY_S if daemon else 0.0
-    watcher, deployment = _watcher(name, file, every_s)
-    if daemon:
-        _serve(watcher, deployment, interval, listen, output)
-    else:
-        _show(watcher, interval, count, output)
+    with Hosts() as hosts:
+        watcher, deployment = _watcher(name, file, every_s, hosts)
+        if daemon:
+            _serve(watcher, deployment, interval, listen, output)
+        else:
+            _show(watcher, interval, count, output)
     return 0
 
 
@@ -82,7 +86,7 @@ def _check(daemon: bool, listen: str | None, count: int | None) -> None:
         raise UsageError("--daemon runs until SIGTERM, not for a --count", "leave one of them out")
 
 
-def _watcher(name: str | None, file: Path | None, every_s: float) -> tuple[Watcher, str]:
+def _watcher(name: str | None, file: Path | None, every_s: float, hosts: Hosts) -> tuple[Watcher, str]:
     from pdctl.deployment.running import chosen_or_running
     from pdctl.deployment.state import StateFolder, state_root
     from pdctl.render import console
@@ -95,7 +99,7 @@ def _watcher(name: str | None, file: Path | None, every_s: float) -> tuple[Watch
     deployment = found.deployment
     folder = found.folder or StateFolder(state_root(), deployment.name)
     canary = Canary(deployment, every_s, console.tell) if every_s else None
-    return Watcher(deployment, folder, canary), deployment.name
+    return Watcher(deployment, folder, hosts, canary), deployment.name
 
 
 def _serve(watcher: Watcher, deployment: str, interval_s: float, listen: str | None, output: Output) -> None:

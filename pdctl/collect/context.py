@@ -21,6 +21,8 @@ LOGS_AT_ONCE = 4
 """Each holds a few MB until it is cleaned of credentials and written."""
 GET_S = 4.0
 """Above the 1 to 3 s of a busy engine, below anybody's patience."""
+STOPPED_GET_S = 1.0
+"""For one whose processes a signal holds: it answers nothing, but if it is let go on meanwhile, at once."""
 FLEET_GET_S = 3.0
 """Of hundreds some hang, and each holds a place for so long."""
 FLEET = 32

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
+from pdctl.collect.concurrency import all_of
 from pdctl.collect.context import Context
 from pdctl.collect.endpoints import LOADS, Endpoint, endpoints_of
 from pdctl.collect.http import Answer, Outcome
@@ -27,7 +27,7 @@ async def take(target: Target, context: Context, *, is_first: bool) -> list[Take
     """Ask everything at once. The first sample asks only what changes from moment to moment."""
     timeout_s = context.deadline.at_most(context.get_timeout_s)
     groups = _spellings(_asked(target, is_first))
-    asked = await asyncio.gather(*(_ask(target, context, group, timeout_s) for group in groups))
+    asked = await all_of(_ask(target, context, group, timeout_s) for group in groups)
     rows = [_row(target, endpoint, answer, timeout_s) for group in asked for endpoint, answer in group]
     taken = [Taken(name=_http_name(is_first), content=toml_text.document({}, {"get": rows}))]
     for group in asked:

@@ -25,10 +25,11 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 async def read(targets: Sequence[Target], table: Table, context: Context) -> HostFacts:
     """Ask kernel, devices and package folders, all at once; each has its own deadline."""
-    kernel_log, gpus, sources = await asyncio.gather(
-        kernel.take(context), gpu.read(context), source.read(targets, context)
-    )
-    return HostFacts(table=table, kernel=kernel_log, gpus=gpus, sources=sources)
+    async with asyncio.TaskGroup() as group:
+        kernel_log = group.create_task(kernel.take(context))
+        gpus = group.create_task(gpu.read(context))
+        sources = group.create_task(source.read(targets, context))
+    return HostFacts(table=table, kernel=kernel_log.result(), gpus=gpus.result(), sources=sources.result())
 
 
 def unknown(table: Table, why: str) -> HostFacts:

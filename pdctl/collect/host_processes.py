@@ -123,6 +123,11 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
             found += [child for child in children.get(row.pid, ()) if child not in found]
         return tuple(found)
 
+    def is_stopped(self, root: int | None) -> bool:
+        """Return whether a signal holds all of a tree: nothing of it answers until it is let go on."""
+        tree = self.tree(root)
+        return bool(tree) and all(row.state in ("T", "Z") for row in tree) and any(row.state == "T" for row in tree)
+
 
 async def read(roots: Sequence[int] = (), *, deadline_s: float, host: Host | None = None) -> Table:
     """Return every process of a host briefly, or the trees below `roots` in detail. About 100 ms of one core."""

@@ -31,10 +31,11 @@ def is_here(instance: Instance) -> bool:
     return layout.is_local(instance) or _is_own_address(layout.host_and_port(instance.url)[0])
 
 
-def misleading_urls(deployment: Deployment) -> tuple[str, ...]:
-    """Return a line for each instance of another host whose URL means this one: HTTP is always spoken from here."""
+def unreachable_urls(deployment: Deployment) -> tuple[str, ...]:
+    """Return a line for each instance that only its host reaches: GETs go through that host, requests cannot."""
     return tuple(
-        f"{item.name}: {item.url} is asked on this machine, though it runs on {item.host}: give it a reachable url"
+        f"{item.name}: {item.url} is read through {item.host}; a probe goes out from this machine and needs a url "
+        "that is reached from here"
         for item in deployment.instances
         if item.host != LOCAL and layout.host_and_port(item.url)[0] in layout.LOOPBACK
     )

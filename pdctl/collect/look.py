@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from pdctl.collect import locate, metrics, stacks
+from pdctl.collect.concurrency import all_of
 from pdctl.collect.context import Context, Deadline, guarded
 from pdctl.collect.fetch import Fetcher
 from pdctl.collect.plan import STACKS
@@ -66,18 +67,16 @@ def dump(deployment: Deployment, folder: StateFolder, mode: Mode, timeout_s: flo
         await site.survey()
         targets = locate.targets(deployment, folder, site.table, site.name)
         names = (STACKS,)
-        taken = await asyncio.gather(
-            *(guarded(item, names, timeout_s, _dumping(item, site.context, mode)) for item in targets)
-        )
+        taken = await all_of(guarded(item, names, timeout_s, _dumping(item, site.context, mode)) for item in targets)
         return {target.name: items[0] for target, items in zip(targets, taken, strict=True)}
 
-    async def all_of() -> dict[str, Taken]:
-        context = Context(fetcher=Fetcher(), deadline=Deadline(timeout_s))
+    async def of_all_sites() -> dict[str, Taken]:
         with Hosts() as hosts:
-            found = await asyncio.gather(*(of_site(site) for site in sites_of(deployment, hosts, context)))
+            context = Context(fetcher=Fetcher(hosts), deadline=Deadline(timeout_s))
+            found = await all_of(of_site(site) for site in sites_of(deployment, hosts, context))
         return {name: taken for of_host in found for name, taken in of_host.items()}
 
-    taken = asyncio.run(all_of())
+    taken = asyncio.run(of_all_sites())
     return tuple(_dump(instance.name, taken[instance.name]) for instance in deployment.instances)
 
 
@@ -93,13 +92,12 @@ def _dump(name: str, taken: Taken) -> Dump:
 def scrape(deployment: Deployment, interval_s: float, timeout_s: float) -> Scrapes:
     """Scrape every instance, twice where `interval_s` is above zero."""
 
-    async def both() -> tuple[list[Taken], list[Taken]]:
-        fetcher = Fetcher()
+    async def both(fetcher: Fetcher) -> tuple[list[Taken], list[Taken]]:
         context = Context(fetcher=fetcher, deadline=Deadline(2 * timeout_s + interval_s), get_timeout_s=timeout_s)
         targets = [Target(instance=instance) for instance in deployment.instances]
 
         async def once() -> list[Taken]:
-            every = await asyncio.gather(*(metrics.take(item, context, "metrics.txt") for item in targets))
+            every = await all_of(metrics.take(item, context, "metrics.txt") for item in targets)
             return [taken for items in every for taken in items]
 
         if interval_s <= 0:
@@ -108,7 +106,8 @@ def scrape(deployment: Deployment, interval_s: float, timeout_s: float) -> Scrap
         await asyncio.sleep(interval_s)
         return first, await once()
 
-    first, second = asyncio.run(both())
+    with Hosts() as hosts:
+        first, second = asyncio.run(both(Fetcher(hosts)))
     return _moving([instance.name for instance in deployment.instances], first, second)
 
 

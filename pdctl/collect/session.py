@@ -9,20 +9,19 @@ tier 1: a dump beside each sample; tier 2: native dumps at the end
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from pdctl.collect import host_processes, locate, plan, records
-from pdctl.collect.context import FLEET, FLEET_GET_S, GET_S, Context, Deadline, guarded
+from pdctl.collect.context import FLEET, FLEET_GET_S, GET_S, STOPPED_GET_S, Context, Deadline
 from pdctl.collect.credentials import sent_keys
 from pdctl.collect.fetch import Fetcher
 from pdctl.collect.host_facts import HostFacts
 from pdctl.collect.incident import IncidentDirectory
-from pdctl.collect.plan import Job
-from pdctl.collect.records import Mode, Status, Taken
+from pdctl.collect.records import Mode
+from pdctl.collect.run import Run
 from pdctl.collect.site import Site, sites_of
 from pdctl.collect.summary import CollectionSummary, summarise
 from pdctl.collect.target import Target
@@ -33,14 +32,10 @@ from pdctl.evidence.credentials import Credentials
 from pdctl.hosts.host import LOCAL
 from pdctl.hosts.hosts import Hosts
 
-INSTANCES_AT_ONCE = 96
-"""Each asks all its endpoints at once; a hung one holds its place for one timeout."""
 FINISH_S = 0.5
 """Kept of the deadline for writing what is known."""
-GRACE_S = 0.25
 DUMP_GAP_S = 1.0
 """Between two dumps of a stall that is suspected after the samples were taken."""
-OUT_OF_TIME = "the time for the whole collection was over before its turn: allow more with --timeout"
 
 Progress = Callable[[str], None]
 Targets = tuple[Target, ...]
@@ -84,22 +79,30 @@ class Collector:
         self._deployment = deployment
         self._directory = IncidentDirectory(out, deployment, Credentials(sent_keys(deployment)))
         self._folder = folder or StateFolder(state_root(), deployment.name)
+        self._hosts = hosts or Hosts()
         # One for all runs: it counts what was done to the system.
-        self._fetcher = Fetcher()
+        self._fetcher = Fetcher(self._hosts)
         self._progress = progress
         self._prometheus = prometheus
         self._prev_at: datetime | None = None
-        self._hosts = hosts or Hosts()
         self._facts: dict[str, HostFacts] = {}
 
-    def take(self, *, tier: int = 0, interval_s: float = 5.0, timeout_s: float = 15.0) -> CollectionSummary:
-        """Take both samples and all that surrounds them."""
+    def take(
+        self, *, tier: int = 0, interval_s: float = 5.0, timeout_s: float = 15.0, dumps_stopped: bool = False
+    ) -> CollectionSummary:
+        """Take both samples and all that surrounds them; with `dumps_stopped` tier 1 of what a signal holds."""
         if tier not in (0, 1, 2) or interval_s < 0 or timeout_s < interval_s + 1:
             raise UsageError(
                 f"tier {tier}, interval {interval_s:g} s, timeout {timeout_s:g} s do not go together",
                 "use tier 0, 1 or 2, and a timeout at least one second above the interval",
             )
-        return asyncio.run(self._run(timeout_s, lambda run: self._both(run, tier, interval_s)))
+        return asyncio.run(self._run(timeout_s, lambda run: self._both(run, tier, interval_s, dumps_stopped)))
+
+    @property
+    def dumped(self) -> frozenset[str]:
+        """Return the instances of which two dumps were taken, or could not be."""
+        taken = self._directory.taken
+        return frozenset(name for name, files in taken.items() if {plan.STACKS_PREV, plan.STACKS} <= files.keys())
 
     def keep(self, name: str, content: bytes) -> None:
         """Add a file of the caller's to the directory, masked like all others."""
@@ -113,7 +116,7 @@ class Collector:
             raise UsageError("there is no first sample yet", "take one first")
         return asyncio.run(self._run(timeout_s, lambda run: self._second_only(run, tier, names)))
 
-    async def _run(self, timeout_s: float, body: Callable[[_Run], Awaitable[None]]) -> CollectionSummary:
+    async def _run(self, timeout_s: float, body: Callable[[Run], Awaitable[None]]) -> CollectionSummary:
         started = time.monotonic()
         is_fleet = len(self._deployment.instances) > FLEET
         context = Context(
@@ -123,55 +126,63 @@ class Collector:
             get_timeout_s=FLEET_GET_S if is_fleet else GET_S,
             prometheus=self._prometheus,
         )
-        run = _Run(context, self._directory)
+        run = Run(context, self._directory)
         try:
             await body(run)
         finally:
             # Also after Ctrl-C: what was taken stays readable.
             run.give_up()
             self._write_captures()
+            await run.ended()
         return summarise(self._directory, self._fetcher, took_s=round(time.monotonic() - started, 2))
 
-    async def _both(self, run: _Run, tier: int, interval_s: float) -> None:
+    async def _both(self, run: Run, tier: int, interval_s: float, dumps_stopped: bool) -> None:
         ends_at = time.monotonic() + interval_s
         self._prev_at = records.now()
         self._directory.write_topology(self._prev_at, None)
         self._progress(f"first sample of {len(self._deployment.instances)} instances")
-        for line in locate.misleading_urls(self._deployment):
+        for line in locate.unreachable_urls(self._deployment):
             self._progress(line)
         # What is asked over HTTP waits for no host: one of them may hang.
         bare = [Target(instance=instance) for instance in self._deployment.instances]
         run.start(job for target in bare for job in plan.first_sample(target, run.context))
         sites = sites_of(self._deployment, self._hosts, run.context)
-        located = [asyncio.ensure_future(self._surround(run, site, tier)) for site in sites]
+        located = [run.begin(self._surround(run, site, tier, dumps_stopped)) for site in sites]
         await asyncio.sleep(max(0.0, min(ends_at - time.monotonic(), run.deadline.left_s)))
         # A first sample that hangs does not hold the second one up.
         await self._second(run, list(zip(sites, located, strict=True)), tier, None)
         await run.all_done()
 
-    async def _surround(self, run: _Run, site: Site, tier: int) -> Targets:
+    async def _surround(self, run: Run, site: Site, tier: int, dumps_stopped: bool) -> Targets:
         """Find a host's instances, dump them, and begin to read what needs no second look."""
-        await site.survey()
-        targets = locate.targets(self._deployment, self._folder, site.table, site.name)
-        if tier >= 1:
-            dumps = (job for target in targets for job in plan.dumps(target, site.context, plan.STACKS_PREV))
+        targets = await self._found(site)
+        suspects = [one for one in targets if tier >= 1 or (dumps_stopped and site.table.is_stopped(one.pid))]
+        dumps = [job for target in suspects for job in plan.dumps(target, site.context, plan.STACKS_PREV)]
+        if dumps:
             await run.do(site.bearable(dumps))
         self._facts[site.name] = facts = await site.read_facts(targets)
         surroundings = (job for target in targets for job in plan.in_between(target, site.context, facts))
         run.start(site.bearable(surroundings))
         return targets
 
-    async def _second_only(self, run: _Run, tier: int, names: Collection[str] | None) -> None:
+    async def _found(self, site: Site) -> Targets:
+        """Survey a host; what a signal holds there is not waited for as long as what may be busy."""
+        await site.survey()
+        targets = locate.targets(self._deployment, self._folder, site.table, site.name)
+        for target in targets:
+            self._fetcher.hurry(target.name, STOPPED_GET_S if site.table.is_stopped(target.pid) else None)
+        return targets
+
+    async def _second_only(self, run: Run, tier: int, names: Collection[str] | None) -> None:
         sites = sites_of(self._deployment, self._hosts, run.context)
-        located = [asyncio.ensure_future(self._find_again(run, site, tier, names)) for site in sites]
+        located = [run.begin(self._find_again(run, site, tier, names)) for site in sites]
         if tier >= 1:
             # The second dump follows the first one, of which the sample knows nothing.
             await asyncio.wait(located)
         await self._second(run, list(zip(sites, located, strict=True)), tier, names)
 
-    async def _find_again(self, run: _Run, site: Site, tier: int, names: Collection[str] | None) -> Targets:
-        await site.survey()
-        targets = locate.targets(self._deployment, self._folder, site.table, site.name)
+    async def _find_again(self, run: Run, site: Site, tier: int, names: Collection[str] | None) -> Targets:
+        targets = await self._found(site)
         taken = self._directory.taken
         undumped = [item for item in _suspects(targets, names) if plan.STACKS_PREV not in taken[item.name]]
         if tier >= 1 and undumped:
@@ -180,12 +191,12 @@ class Collector:
             await asyncio.sleep(run.deadline.at_most(DUMP_GAP_S))
         return targets
 
-    async def _second(self, run: _Run, places: Sequence[Place], tier: int, names: Collection[str] | None) -> None:
+    async def _second(self, run: Run, places: Sequence[Place], tier: int, names: Collection[str] | None) -> None:
         self._directory.write_topology(records.now(), self._prev_at)
         self._progress("second sample")
         bare = [Target(instance=instance) for instance in self._deployment.instances]
         told = run.start(job for target in bare for job in plan.second_sample(target, run.context))
-        await asyncio.gather(told, *(self._present(run, site, found, tier, names) for site, found in places))
+        await asyncio.gather(told, *(run.begin(self._present(run, site, found, tier, names)) for site, found in places))
         if tier >= 2:
             # One instance after the other: never all ranks of both roles at a standstill.
             for site, found in places:
@@ -194,16 +205,18 @@ class Collector:
                     await run.do(site.bearable(plan.dumps(target, site.context, plan.NATIVE, Mode.NATIVE)))
 
     async def _present(
-        self, run: _Run, site: Site, found: asyncio.Future[Targets], tier: int, names: Collection[str] | None
+        self, run: Run, site: Site, found: asyncio.Future[Targets], tier: int, names: Collection[str] | None
     ) -> None:
         targets = await found
         roots = sorted({target.pid for target in targets if target.pid is not None})
         after = await site.details(roots) if roots else host_processes.Table()
         facts = self._facts[site.name]
         jobs = [job for target in targets for job in plan.present(target, site.context, facts, after)]
-        if tier >= 1:
-            suspects = _suspects(targets, names)
-            jobs += [job for target in suspects for job in plan.dumps(target, site.context, plan.STACKS)]
+        taken = self._directory.taken
+        suspects = [
+            target for target in _suspects(targets, names) if tier >= 1 or plan.STACKS_PREV in taken[target.name]
+        ]
+        jobs += [job for target in suspects for job in plan.dumps(target, site.context, plan.STACKS)]
         await run.do(site.bearable(jobs))
 
     def _write_captures(self) -> None:
@@ -220,62 +233,3 @@ class Collector:
 
 def _suspects(targets: Targets, names: Collection[str] | None) -> list[Target]:
     return [target for target in targets if names is None or target.name in names]
-
-
-class _Run:
-    """Runs jobs within one deadline and hands what they take to the directory."""
-
-    def __init__(self, context: Context, directory: IncidentDirectory) -> None:
-        self.context = context
-        self.deadline = context.deadline
-        self._directory = directory
-        self._slots = asyncio.Semaphore(INSTANCES_AT_ONCE)
-        self._pending: set[tuple[str, str]] = set()
-        self._tasks: list[asyncio.Future[list[None]]] = []
-
-    def start(self, jobs: Iterable[Job], *, is_local: bool = False) -> asyncio.Future[list[None]]:
-        """Run jobs in the background. Local ones do not wait for places that hung endpoints hold."""
-        by_target: dict[str, list[Job]] = {}
-        for job in jobs:
-            by_target.setdefault(job.target.name, []).append(job)
-            self._pending |= {(job.target.name, name) for name in job.files}
-        # Who let us wait longest before goes first: its time runs while the others answer.
-        ordered = sorted(by_target, key=self._took_ms, reverse=True)
-        task: asyncio.Future[list[None]] = asyncio.gather(
-            *(self._instance(by_target[name], is_local) for name in ordered)
-        )
-        self._tasks.append(task)
-        return task
-
-    async def do(self, jobs: Iterable[Job]) -> None:
-        """Run local jobs to their end."""
-        await self.start(jobs, is_local=True)
-
-    async def all_done(self) -> None:
-        """Wait for all that runs in the background."""
-        await asyncio.gather(*self._tasks)
-
-    def give_up(self) -> None:
-        """End what still runs and record what it would have taken."""
-        for task in self._tasks:
-            task.cancel()
-        for owner, name in sorted(self._pending):
-            lost = Taken(name=name, status=Status.TIMEOUT, error="the collection was interrupted", at=records.now())
-            self._directory.add(owner, [lost])
-
-    def _took_ms(self, name: str) -> float:
-        return max((item.took_ms or 0.0 for item in self._directory.taken[name].values()), default=0.0)
-
-    async def _instance(self, jobs: Sequence[Job], is_local: bool) -> None:
-        async with contextlib.nullcontext() if is_local else self._slots:
-            await asyncio.gather(*(self._job(job) for job in jobs))
-
-    async def _job(self, job: Job) -> None:
-        limit_s = self.deadline.at_most(job.limit_s)
-        if limit_s > 0:
-            # The collector ends by itself first, and then keeps what it has.
-            taken = await guarded(job.target, job.files, limit_s + GRACE_S, job.run)
-        else:
-            taken = [Taken(name=name, status=Status.TIMEOUT, error=OUT_OF_TIME, at=records.now()) for name in job.files]
-        self._directory.add(job.target.name, taken)
-        self._pending -= {(job.target.name, name) for name in job.files}

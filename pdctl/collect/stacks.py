@@ -6,7 +6,6 @@ Costs the target nothing measurable without blocking (10 ms to read, facts of py
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import sys
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from pdctl.collect import host_processes
+from pdctl.collect.concurrency import all_of
 from pdctl.collect.context import Context, Deadline
 from pdctl.collect.host_processes import ProcessRow
 from pdctl.collect.records import Mode, Status, Taken
@@ -60,7 +60,7 @@ async def take(target: Target, context: Context, name: str, mode: Mode = Mode.NO
     rows = [row for row in table.processes if row.is_python and row.state not in ("Z", "X")]
     if not rows:
         return [Taken(name=name, status=Status.FAILED, error=table.problem or f"no Python process below {target.pid}")]
-    dumps = await asyncio.gather(*(_dump(pyspy, row, context, mode) for row in rows))
+    dumps = await all_of(_dump(pyspy, row, context, mode) for row in rows)
     if all(dump.is_missing for dump in dumps):
         error = f"py-spy is not on PATH on {context.host.name}: `pip install py-spy` there, for the user who logs in"
         return [Taken(name=name, status=Status.ABSENT, error=error)]

@@ -50,13 +50,13 @@ def take(
     deployment: Deployment,
     timeout_s: float,
     *,
-    hosts: Hosts | None = None,
+    hosts: Hosts,
     now: float | None = None,
 ) -> Overview:
     """Look at every instance, all at once; takes at most `timeout_s` even if all of them hang."""
     with ThreadPoolExecutor(max_workers=1) as pool:
-        looking = pool.submit(sights.of, folder, deployment.instances, hosts or Hosts(), timeout_s)
-        answers = liveness.ask_all(deployment.instances, timeout_s)
+        looking = pool.submit(sights.of, folder, deployment.instances, hosts, timeout_s)
+        answers = liveness.ask_all(deployment.instances, timeout_s, hosts=hosts)
         seen = looking.result()
     now = time.time() if now is None else now
     rows = tuple(_status(i, answers[i.name], seen.get(i.name), now) for i in deployment.instances)

@@ -12,6 +12,7 @@ from pdctl.collect import liveness
 from pdctl.deployment.model import Instance
 from pdctl.deployment.state import StateFolder
 from pdctl.errors import NotProven
+from pdctl.hosts.hosts import Hosts
 from pdctl.managers import log_files, shim
 
 ASK_TIMEOUT_S = 2.0
@@ -81,12 +82,14 @@ class Wait:
     progress: Progress
     began: float
     """`time.monotonic()` when the start began."""
+    hosts: Hosts | None = None
+    """Through which what listens on the loopback of another host is asked."""
 
     def until_well(self, instances: tuple[Instance, ...], timeout_s: float) -> None:
         """Return when all are well. Raises NotProven with the end of the log if one dies or is late."""
         waiting = {instance.name: instance for instance in instances}
         while True:
-            answers = liveness.ask_all(waiting.values(), ASK_TIMEOUT_S, with_loads=False)
+            answers = liveness.ask_all(waiting.values(), ASK_TIMEOUT_S, with_loads=False, hosts=self.hosts)
             problems = self._report(answers)
             waiting = {name: waiting[name] for name in problems}
             for instance in waiting.values():

@@ -5,6 +5,7 @@ of pdctl. When stdin ends (pdctl is gone, or the connection is) everything it st
 
     hello      {"hello": 1, "time": .., "utc_offset_s": ..}
     request    {"id": n, "argv": [..], "stdin": base64, "env": {..}, "deadline_s": .., "most_bytes": .., "keep": ..}
+               {"id": n, "address": .., "port": .., "stdin": base64, "deadline_s": .., "most_bytes": ..}
                {"cancel": n}
     answer     {"id": n, "end": .., "code": .., "stdout": base64, "stderr": .., "took_ms": .., "truncated": ..,
                 "survivor": pid or null}
@@ -16,6 +17,7 @@ import base64
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -158,10 +160,73 @@ class _Command:
             self._answer({"id": self._request["id"], **words})
 
 
+class _Exchange:
+    """What is sent to a port that only this host can reach, and all that comes until the other side closes.
+
+    A `code` other than 0 is the errno of what failed.
+    """
+
+    def __init__(self, request: dict[str, Any], answer: Any) -> None:
+        self._request = request
+        self._answer = answer
+        self._connection: socket.socket | None = None
+        self._is_unwanted = False
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def abandon(self) -> None:
+        """End it; nobody wants its answer."""
+        self._is_unwanted = True
+        if self._connection is not None:
+            try:
+                self._connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                return
+
+    def _run(self) -> None:
+        started, data = time.monotonic(), bytearray()
+        end, code, words = "exited", 0, ""
+        try:
+            if not self._converse(data, started + self._request["deadline_s"]):
+                end = "too_large"
+        except socket.timeout:  # noqa: UP041 - another class than TimeoutError before Python 3.10
+            end = "timeout"
+        except OSError as error:
+            code, words = error.errno or 1, error.strerror or str(error)
+        if not self._is_unwanted:
+            self._answer(
+                {
+                    "id": self._request["id"],
+                    "end": end,
+                    "code": code if end == "exited" else None,
+                    "stdout": base64.b64encode(bytes(data)).decode(),
+                    "stderr": words,
+                    "took_ms": round((time.monotonic() - started) * 1000, 1),
+                    "truncated": end != "exited",
+                }
+            )
+
+    def _converse(self, data: bytearray, ends_at: float) -> bool:
+        """Return whether there was not more than wanted."""
+        place = (self._request["address"], self._request["port"])
+        with socket.create_connection(place, self._request["deadline_s"]) as connection:
+            self._connection = connection
+            if self._is_unwanted:
+                return True
+            connection.sendall(base64.b64decode(self._request["stdin"]))
+            while len(data) <= self._request["most_bytes"]:
+                connection.settimeout(max(0.001, ends_at - time.monotonic()))
+                piece = connection.recv(CHUNK_BYTES)
+                if not piece:
+                    return True
+                data += piece
+        return False
+
+
 def main() -> None:
     """Serve until stdin ends."""
     lock = threading.Lock()
-    running: dict[int, _Command] = {}
+    running: dict[int, _Command | _Exchange] = {}
 
     def answer(words: dict[str, Any]) -> None:
         running.pop(words.get("id", 0), None)
@@ -181,7 +246,8 @@ def main() -> None:
             if command is not None:
                 command.abandon()
             continue
-        running[request["id"]] = _Command(request, answer)
+        kind = _Command if "argv" in request else _Exchange
+        running[request["id"]] = kind(request, answer)
     left = list(running.values())
     for command in left:
         command.abandon()

@@ -18,8 +18,10 @@ class Hosts:
 
     def of(self, name: str) -> Host:
         """Return a host as a deployment file writes it; nothing is connected yet. Raises UsageError."""
-        if name == LOCAL:
-            return self._local
+        return self._local if name == LOCAL else self.remote(name)
+
+    def remote(self, name: str) -> RemoteHost:
+        """Return a host that is not this machine. Raises UsageError for a name that is none."""
         if name not in self._remote:
             self._remote[name] = RemoteHost(name)
         return self._remote[name]

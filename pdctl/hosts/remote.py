@@ -7,6 +7,7 @@ import shlex
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 
 from pdctl.errors import UsageError
@@ -78,6 +79,20 @@ class RemoteHost:
         number, outcome = session.submit(
             argv, deadline_s=_there(deadline_s), most_bytes=most_bytes, keep=keep, stdin=stdin, env=env
         )
+        return await self._outcome(session, number, outcome, argv, deadline_s)
+
+    async def exchange(self, address: str, port: int, data: bytes, *, deadline_s: float, most_bytes: int) -> Child:
+        """Send bytes to a port that only this host can reach, and return what comes until the other side closes.
+
+        Of a Child that `exited`, `code` is the errno of what failed, 0 for nothing.
+        """
+        session = self._open_session()
+        number, outcome = session.exchange(address, port, data, deadline_s=_there(deadline_s), most_bytes=most_bytes)
+        return await self._outcome(session, number, outcome, (f"{address}:{port}",), deadline_s)
+
+    async def _outcome(
+        self, session: Session, number: int, outcome: Future[Child], argv: Sequence[str], deadline_s: float
+    ) -> Child:
         try:
             return await asyncio.wait_for(asyncio.wrap_future(outcome), deadline_s)
         except TimeoutError:

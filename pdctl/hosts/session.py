@@ -30,7 +30,7 @@ from pdctl.hosts.host import Clock
 
 OPEN_S = 10.0
 """Above ssh's own ConnectTimeout; a host that accepts and says nothing is given up then."""
-CLOSE_S = 1.0
+CLOSE_S = 0.5
 MARKER = b"pdctl-agent-ready\n"
 NO_PYTHON = b"pdctl-no-python3\n"
 # The shell must not read ahead what is meant for Python: nothing more is sent before the marker has come.
@@ -88,9 +88,7 @@ class Session:
         env: Mapping[str, str] | None,
     ) -> tuple[int, Future[Child]]:
         """Run a command there as soon as the session is open; return its number and its outcome to be."""
-        number, outcome = next(self._ids), Future[Child]()
         request = {
-            "id": number,
             "argv": list(argv),
             "stdin": base64.b64encode(stdin).decode(),
             "env": dict(env or {}),
@@ -98,12 +96,29 @@ class Session:
             "most_bytes": most_bytes,
             "keep": keep.value,
         }
+        return self._asked(request, tuple(argv))
+
+    def exchange(
+        self, address: str, port: int, data: bytes, *, deadline_s: float, most_bytes: int
+    ) -> tuple[int, Future[Child]]:
+        """Send bytes to a port there and take what comes until it closes; a `code` other than 0 is an errno."""
+        request = {
+            "address": address,
+            "port": port,
+            "stdin": base64.b64encode(data).decode(),
+            "deadline_s": deadline_s,
+            "most_bytes": most_bytes,
+        }
+        return self._asked(request, (f"{address}:{port}",))
+
+    def _asked(self, request: dict[str, object], words: tuple[str, ...]) -> tuple[int, Future[Child]]:
+        number, outcome = next(self._ids), Future[Child]()
         with self._lock:
             if self.problem is not None:
-                outcome.set_result(self._unreachable(tuple(argv), self.problem))
+                outcome.set_result(self._unreachable(words, self.problem))
                 return number, outcome
-            self._waiting[number] = (outcome, tuple(argv))
-        self._outbox.put(msgspec.json.encode(request) + b"\n")
+            self._waiting[number] = (outcome, words)
+        self._outbox.put(msgspec.json.encode({"id": number, **request}) + b"\n")
         return number, outcome
 
     def cancel(self, number: int) -> None:
@@ -115,6 +130,8 @@ class Session:
     def close(self) -> None:
         """End the agent, and what it runs; wait until the connection is gone, but not for long."""
         self._outbox.put(None)
+        if self.clock is None:  # it runs nothing yet, and may never open
+            self._kill()
         self._thread.join(CLOSE_S)
         self._kill()
 

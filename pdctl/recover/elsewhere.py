@@ -6,20 +6,22 @@ well again.
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 import time
 from collections.abc import Callable, Sequence
 
 from pdctl.collect import liveness
-from pdctl.collect.http import InstanceClient, Timeouts, client_for
+from pdctl.collect.fetch import Fetcher
+from pdctl.collect.metrics import metrics_place
 from pdctl.deployment.model import Instance
 from pdctl.dialects.answers import json_value, samples
+from pdctl.hosts.hosts import Hosts
 from pdctl.recover import plan
 from pdctl.recover.ledger import Ledger, Notes, Outcome, Step
 
 POLL_S = 1.0
 ASK_S = 2.0
-_ASK = Timeouts(connect_s=1.0, read_s=2.0, total_s=2.5)
 _START_TIME = "process_start_time_seconds"
 
 
@@ -32,11 +34,13 @@ class Elsewhere:
         recovery: str,
         say: Callable[[str], None],
         *,
+        hosts: Hosts | None = None,
         pause: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._notes = Notes(ledger, recovery)
         self._say = say
+        self._hosts = hosts
         self._pause = pause
         self._clock = clock
         self._instances: tuple[Instance, ...] = ()
@@ -47,7 +51,7 @@ class Elsewhere:
         """Remember who runs now, and print the commands."""
         self._instances = tuple(target.instance for target in whole.targets)
         self._timeout_s = whole.ready_timeout_s
-        self._before = {item.name: identity(item) for item in self._instances}
+        self._before = {item.name: identity(item, self._hosts) for item in self._instances}
         self._notes.note(Step.HANDED_OVER, detail="to whoever runs these instances")
         self._say("pdctl does not run these; restart them together, in this order, and leave this command running:")
         for item in self._instances:
@@ -59,7 +63,7 @@ class Elsewhere:
         gone: set[str] = set()
         waiting: dict[str, str] = {}
         while True:
-            answers = liveness.ask_all(self._instances, ASK_S, with_loads=False)
+            answers = liveness.ask_all(self._instances, ASK_S, with_loads=False, hosts=self._hosts)
             gone |= {name for name, answer in answers.items() if answer.problem == "refused"}
             waiting = {}
             for item in self._instances:
@@ -77,7 +81,7 @@ class Elsewhere:
     def _problem(self, item: Instance, answer: liveness.Answer, gone: set[str]) -> str | None:
         if not answer.is_well:
             return answer.problem
-        before, now = self._before[item.name], identity(item)
+        before, now = self._before[item.name], identity(item, self._hosts)
         is_new = now != before if before and now else item.name in gone or (before is None and now is not None)
         return None if is_new else "still the old process"
 
@@ -86,12 +90,9 @@ class Elsewhere:
         return outcome, detail
 
 
-def identity(instance: Instance) -> str | None:
+def identity(instance: Instance, hosts: Hosts | None = None) -> str | None:
     """Return what only this process of the instance says of itself, None where it does not answer or tell."""
-    with client_for(instance, _ASK) as client:
-        info = client.get("/server_info")
-        told = json_value(info.body, ("incarnation",)) if info.ok else None
-        return str(told) if told else _start_time(client)
+    return asyncio.run(_identity(instance, Fetcher(hosts)))
 
 
 def command_of(instance: Instance) -> str:
@@ -104,7 +105,14 @@ def command_of(instance: Instance) -> str:
     return f"restart {instance.name} ({instance.url}) the way it was started{where}"
 
 
-def _start_time(client: InstanceClient) -> str | None:
-    answer = client.get("/metrics")
+async def _identity(instance: Instance, fetcher: Fetcher) -> str | None:
+    info = await fetcher.get(instance, "/server_info", deadline_s=ASK_S)
+    told = json_value(info.body, ("incarnation",)) if info.ok else None
+    return str(told) if told else await _start_time(instance, fetcher)
+
+
+async def _start_time(instance: Instance, fetcher: Fetcher) -> str | None:
+    base_url, path = metrics_place(instance)
+    answer = await fetcher.get(instance, path, base_url=base_url, deadline_s=ASK_S)
     values: Sequence[float] = [item.value for item in samples(answer.body, _START_TIME)] if answer.ok else []
     return f"{values[0]:.3f}" if values else None

@@ -50,19 +50,19 @@ def execute(folder: StateFolder, recovery: str, say: Callable[[str], None]) -> N
         try:
             has_stopped = ledger.recovery(recovery).has(Step.STOPPING)
             with Guards(plan, hosts).armed(say, is_past_stop=has_stopped):
-                Execution(plan, ledger, managers, _wait(managers, plan.ready_timeout_s), say).run()
+                Execution(plan, ledger, managers, _wait(managers, hosts, plan.ready_timeout_s), say).run()
         except Refused as error:
             Notes(Ledger(folder.folder), recovery).note(Step.EXECUTED, detail=error.message, outcome=Outcome.REFUSED)
 
 
-def _wait(processes: Processes, timeout_s: float) -> WaitUntilWell:
+def _wait(processes: Processes, hosts: Hosts, timeout_s: float) -> WaitUntilWell:
     def until_well(targets: Sequence[Target], on_ready: Callable[[str], None]) -> None:
         def progress(event: Event) -> None:
             if event.phase is Phase.READY:
                 on_ready(event.instance)
 
         instances = tuple(target.instance for target in targets)
-        Wait(processes, progress, time.monotonic()).until_well(instances, timeout_s)
+        Wait(processes, progress, time.monotonic(), hosts).until_well(instances, timeout_s)
 
     return until_well
 

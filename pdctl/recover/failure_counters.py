@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 
-from pdctl.collect.credentials import api_key
-from pdctl.collect.http import InstanceClient, Timeouts
+from pdctl.collect.concurrency import all_of
+from pdctl.collect.fetch import Fetcher
+from pdctl.collect.metrics import Sieve, metrics_place
 from pdctl.deployment.model import Instance
 from pdctl.dialects import signal_catalogue
 from pdctl.dialects.signals import Counter
 from pdctl.evidence.exposition import parse_exposition
 from pdctl.evidence.records import Exposition
+from pdctl.hosts.hosts import Hosts
 
 FAILURES = (Counter.TRANSFERS_FAILED, Counter.BOOTSTRAPS_FAILED, Counter.REQUESTS_FAILED, Counter.KV_EXPIRED)
-_ASK = Timeouts(connect_s=2.0, read_s=3.0, total_s=4.0)
+ASK_S = 4.0
 
 Totals = dict[Counter, float]
 Failures = dict[str, Totals]
 """Instance -> counter -> total; an instance that did not answer is absent."""
 
 
-def read(instances: Iterable[Instance]) -> Failures:
+def read(instances: Iterable[Instance], hosts: Hosts | None = None) -> Failures:
     """Scrape the engines, all at once; takes at most 4 s."""
     instances = tuple(instances)
-    with ThreadPoolExecutor(max_workers=max(1, len(instances))) as pool:
-        found = pool.map(_of, instances)
-        return {instance.name: totals for instance, totals in zip(instances, found, strict=True) if totals is not None}
+    found = asyncio.run(_all_of(instances, Fetcher(hosts)))
+    return {instance.name: totals for instance, totals in zip(instances, found, strict=True) if totals is not None}
 
 
 def risen(before: Failures, after: Failures) -> tuple[str, ...]:
@@ -40,13 +41,17 @@ def risen(before: Failures, after: Failures) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _of(instance: Instance) -> Totals | None:
-    url, _, path = (instance.metrics_url or f"{instance.url}/metrics").rpartition("/")
-    with InstanceClient(url, key=api_key(instance.api_key_file), ca_file=instance.ca_file, timeouts=_ASK) as client:
-        answer = client.get(f"/{path}")
+async def _all_of(instances: Iterable[Instance], fetcher: Fetcher) -> list[Totals | None]:
+    return await all_of(_of(instance, fetcher) for instance in instances)
+
+
+async def _of(instance: Instance, fetcher: Fetcher) -> Totals | None:
+    base_url, path = metrics_place(instance)
+    sieve = Sieve()
+    answer = await fetcher.get(instance, path, base_url=base_url, deadline_s=ASK_S, sink=sieve)
     if not answer.ok:
         return None
-    exposition, _ = parse_exposition(answer.body, instance.name)
+    exposition, _ = parse_exposition(sieve.finish(), instance.name)
     return totals_of(instance, exposition) if exposition is not None else None
 
 

@@ -53,7 +53,6 @@ class Live:
         self._collector = Collector(deployment, self.path, say, folder, hosts=hosts)
         self._report: Report | None = None
         self._probes: list[ProbeResult] = []
-        self._is_dumped = False
         self._is_probed = False
         self.summary: CollectionSummary | None = None
 
@@ -61,10 +60,10 @@ class Live:
         """Return the report as soon as it is decided, at the latest after about `patience_s`.
 
         Where the samples cannot decide, one tagged request goes to each pair (unless `may_probe` is false); stacks
-        are taken only of instances that stand or seem to.
+        are taken only of instances that stand or seem to, at once of those that a signal holds.
         """
         ends_at = time.monotonic() + patience_s
-        self.summary = self._collector.take(interval_s=INTERVAL_S, timeout_s=SAMPLE_S)
+        self.summary = self._collector.take(interval_s=INTERVAL_S, timeout_s=SAMPLE_S, dumps_stopped=True)
         report = self._judged()
         while not self._is_decided(report, may_probe) and time.monotonic() < ends_at:
             if may_probe and not self._is_probed:
@@ -83,7 +82,7 @@ class Live:
     def complete(self) -> Path:
         """Add the stacks of what stands, and the manifest; return the kept directory. Takes at most some 6 s."""
         standing = _standing(self._report) if self._report else set()
-        if standing and not self._is_dumped:
+        if standing - self._collector.dumped:
             self._again(standing)
             self._judged()
         self._write_manifest()
@@ -111,7 +110,6 @@ class Live:
         return report.verdict in _DECIDED or initiating_restart(report) is not None
 
     def _again(self, standing: set[str]) -> None:
-        self._is_dumped |= bool(standing)
         timeout_s = DUMP_S if standing else SAMPLE_S
         self.summary = self._collector.again(tier=1 if standing else 0, timeout_s=timeout_s, names=standing)
 

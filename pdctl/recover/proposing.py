@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from pdctl.deployment.model import Deployment, Instance
 from pdctl.deployment.state import StateFolder
@@ -31,8 +32,11 @@ def propose(
     hosts: Hosts,
 ) -> tuple[Proposal, tuple[plan.Target, ...]]:
     """Return what could be done and its targets. Raises Refused by a gate, the preflight or drift."""
-    before = states.take(folder, deployment, hosts)
-    report = operations.diagnose() if operations.diagnose else None
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        # What hangs costs its timeout once, not here and in the first sample one after the other.
+        looking = pool.submit(states.take, folder, deployment, hosts)
+        report = operations.diagnose() if operations.diagnose else None
+        before = looking.result()
     phases.lap("diagnose")
     chosen = _chosen(deployment, request, report, managers.stopped_with)
     instances = tuple(item for item in deployment.instances if item.name in chosen.names)

@@ -103,7 +103,7 @@ def _acted(run: _Run, proposal: Proposal, targets: tuple[plan.Target, ...], choi
     notes = Notes(run.ledger, whole.id)
     following: _Carrier = Following(run.folder, whole.id, run.operations.say, proposal.predicted_s)
     if not any(run.managers.manages(target.name) for target in targets):
-        following = Elsewhere(run.ledger, whole.id, run.operations.say)
+        following = Elsewhere(run.ledger, whole.id, run.operations.say, hosts=run.hosts)
     kept = None
     try:
         if choice is Choice.SNAPSHOT and run.operations.snapshot:
@@ -202,7 +202,8 @@ def _verified(run: _Run, whole: plan.Plan) -> verification.Verification:
     names = tuple(target.name for target in whole.targets)
     locks = plan.folder_of(run.folder.folder, whole.id) / "probes"
     timeout_s = run.request.probe_timeout_s
-    return verification.verify(whole.deployment, names, locks, timeout_s=timeout_s, say=run.operations.say)
+    say, deployment = run.operations.say, whole.deployment
+    return verification.verify(deployment, names, locks, timeout_s=timeout_s, say=say, hosts=run.hosts)
 
 
 def _first_line(recovery: str, proposal: Proposal, request: Request) -> Entry:

@@ -19,6 +19,7 @@ from pdctl.collect.http import Timeouts, client_for
 from pdctl.deployment.model import Deployment, Instance, Role
 from pdctl.dialects.answers import json_value
 from pdctl.errors import CannotTell, PdctlError, Refused, UsageError
+from pdctl.hosts.hosts import Hosts
 from pdctl.probe import ProbeReport, Verdict, prove
 from pdctl.recover import failure_counters
 from pdctl.recover.ledger import Outcome
@@ -87,25 +88,27 @@ def verify(
     timeout_s: float,
     say: Callable[[str], None],
     pause: Callable[[float], None] = time.sleep,
+    hosts: Hosts | None = None,
 ) -> Verification:
     """Send the requests and watch the counters. Takes a few seconds plus `SETTLE_S`; at worst `timeout_s` a request.
 
-    `locks` is a folder for the second lane's pair locks: two at once are allowed here, and only here.
+    `locks` is a folder for the second lane's pair locks: two at once are allowed here, and only here. Through `hosts`
+    counters and health are read of what listens on the loopback of another one; requests go out from here.
     """
     pairs = affected_pairs(deployment, restarted)
     engines = {engine.name: engine for pair in pairs for engine in pair}
-    before = failure_counters.read(engines.values())
+    before = failure_counters.read(engines.values(), hosts)
     proofs = []
     for prefill, decode in pairs:
         proofs.append(_pair(deployment, (prefill, decode), locks, timeout_s))
         say(f"{proofs[-1].via}: {proofs[-1].passed} of {proofs[-1].sent} direct requests passed")
     direct_done_at = time.monotonic()
-    router = _through_router(deployment, timeout_s, pause) if all(proof.ok for proof in proofs) else None
+    router = _through_router(deployment, timeout_s, pause, hosts) if all(proof.ok for proof in proofs) else None
     if router is not None:
         say(f"{router.via}: {router.passed} of {router.sent} requests passed")
     # The router's requests pass the settling time of the direct ones; their own end they tell themselves.
     pause(max(0.0, SETTLE_S - (time.monotonic() - direct_done_at)))
-    risen = failure_counters.risen(before, failure_counters.read(engines.values()))
+    risen = failure_counters.risen(before, failure_counters.read(engines.values(), hosts))
     return Verification(pairs=tuple(proofs), router=router, failures=risen)
 
 
@@ -138,13 +141,15 @@ def _pair(deployment: Deployment, pair: tuple[Instance, Instance], locks: Path, 
     return _proof(via, reports, began)
 
 
-def _through_router(deployment: Deployment, timeout_s: float, pause: Callable[[float], None]) -> Proof | None:
+def _through_router(
+    deployment: Deployment, timeout_s: float, pause: Callable[[float], None], hosts: Hosts | None
+) -> Proof | None:
     router = deployment.router or next(iter(deployment.of_role(Role.UNIFIED)), None)
     if router is None:
         return None
     began = time.monotonic()
     while time.monotonic() - began < ROUTER_WAIT_S:
-        if liveness.ask_all([router], ROUTER_ASK_S, with_loads=False)[router.name].is_well:
+        if liveness.ask_all([router], ROUTER_ASK_S, with_loads=False, hosts=hosts)[router.name].is_well:
             break
         pause(POLL_S)
     return _by_router(deployment, "router", ROUTER_PROBES, timeout_s, began)

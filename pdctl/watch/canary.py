@@ -22,11 +22,13 @@ OVERDUE_S = LIMITS.patience_s
 """A canary under way for so long is evidence already; on an engine that is slow it may still end well."""
 RETRY_S = 30.0
 """Between two canaries of one way while something is suspicious: one more tells nothing new."""
+CHANGED_S = 5.0
+"""Where one passed and an instance on its way has changed since: what flickers must not be probed at every look."""
 PROOF_TURNS = 2
 """For so many turns of all ways a passed canary is evidence; then it is too old to prove anything."""
 BLAME_S = 45.0
 """For so long a failed one is: where it still fails, it was sent again meanwhile."""
-CLOSE_S = 1.0
+CLOSE_S = 0.5
 
 _OUTCOMES = {Verdict.PROVEN: "passed", Verdict.NOT_PROVEN: "failed", Verdict.UNKNOWN: "unknown"}
 SKIPPED = "skipped"
@@ -80,6 +82,7 @@ class Canary:
         self._due_at = clock() + every_s
         self._turn = 0
         self._sent_at: dict[str, float] = {}
+        self._retry_at: dict[str, float] = {}
         self._landed: dict[str, _Landed] = {}
         self._told: dict[str, str] = {}
         self._flight: _Flight | None = None
@@ -103,15 +106,23 @@ class Canary:
             return
         self._flight = _Flight(way, self._clock(), time.time())
         self._sent_at[way.via] = self._flight.sent_at
+        self._retry_at[way.via] = self._flight.sent_at + RETRY_S
         self._thread = threading.Thread(target=self._send, args=(way,), name="canary", daemon=True)
         self._thread.start()
 
     def forget(self, names: Collection[str]) -> None:
-        """Drop what failed past these instances, which have changed: their ways may be probed at once."""
+        """Drop what failed past these instances, which have changed: their ways may be probed at once.
+
+        What passed before the change proves little of now: after `CHANGED_S` that way may be probed again too.
+        """
         for way in self._ways:
             landed = self._landed.get(way.via)
-            if way.names & set(names) and landed is not None and landed.result.verdict is not Verdict.PROVEN:
-                del self._landed[way.via], self._sent_at[way.via]
+            if not way.names & set(names) or way.via not in self._sent_at:
+                continue
+            if landed is not None and landed.result.verdict is not Verdict.PROVEN:
+                del self._landed[way.via], self._retry_at[way.via]
+            else:
+                self._retry_at[way.via] = self._sent_at[way.via] + CHANGED_S
 
     def close(self) -> None:
         """Give a canary under way a moment to end; its legs outlive us otherwise, and do no harm."""
@@ -153,15 +164,15 @@ class Canary:
     def _suspicious_way(self, suspects: Collection[str]) -> Way | None:
         """Return a way that may tell more: of those past the suspects, the one not asked for longest."""
         failed = {via for via, item in self._landed.items() if item.result.verdict is not Verdict.PROVEN}
-        long_ago = self._clock() - RETRY_S
+        now = self._clock()
         ways = [
             way
             for way in self._ways
             if (not suspects or way.names & set(suspects) or way.via in failed)
-            and self._sent_at.get(way.via, long_ago) <= long_ago
+            and self._retry_at.get(way.via, now) <= now
         ]
         # Directly first: a router may answer for an engine that does not.
-        return min(ways, key=lambda way: (not way.direct, self._sent_at.get(way.via, long_ago)), default=None)
+        return min(ways, key=lambda way: (not way.direct, self._sent_at.get(way.via, 0.0)), default=None)
 
     def _way_in_turn(self) -> Way | None:
         """Return the way whose time has come; its turn is over with that, sent or not."""

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
 
 from pdctl.collect import gpu, host_processes, kernel, locate, plan, processes, records, source
-from pdctl.collect.context import FLEET, Context, Deadline, guarded
+from pdctl.collect.concurrency import all_of
+from pdctl.collect.context import FLEET, STOPPED_GET_S, Context, Deadline, guarded
 from pdctl.collect.fetch import Fetcher
 from pdctl.collect.host_facts import HostFacts
 from pdctl.collect.plan import Job
 from pdctl.collect.records import Status, Taken
+from pdctl.collect.site import Site, sites_of
 from pdctl.collect.target import Target
 from pdctl.deployment.model import Deployment
 from pdctl.deployment.state import StateFolder
 from pdctl.evidence import toml_files
 from pdctl.evidence.folder import Folder
+from pdctl.hosts.hosts import Hosts
 
 GET_S = 2.0
 """Shorter than a diagnosis waits: who is slower is looked at more closely, and asked again with the next sample."""
@@ -40,10 +42,11 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 class Sampler:
     """Asks the live endpoints of every instance. Processes are looked at only of those that do not answer."""
 
-    def __init__(self, deployment: Deployment, folder: StateFolder) -> None:
+    def __init__(self, deployment: Deployment, folder: StateFolder, hosts: Hosts) -> None:
         self._deployment = deployment
         self._folder = folder
-        self._fetcher = Fetcher()
+        self._hosts = hosts
+        self._fetcher = Fetcher(hosts)
         self._silent: frozenset[str] = frozenset()
 
     async def take(self) -> Sample:
@@ -57,27 +60,38 @@ class Sampler:
         )
         targets = [Target(instance=instance) for instance in self._deployment.instances]
         # Who did not answer the last time is looked at while we wait for it once more.
-        files, known = await asyncio.gather(
-            _run(job for target in targets for job in plan.first_sample(target, context)),
-            self._processes(self._silent, context),
-        )
+        asking = _run(job for target in targets for job in plan.first_sample(target, context))
+        files, known = await all_of([asking, self._processes(self._silent, context)])
         silent = frozenset(target.name for target in targets if not _answers(target.name, files))
         files |= known | await self._processes(silent - self._silent, context)
+        for name in self._silent - silent:
+            self._fetcher.hurry(name, None)
         self._silent = silent
         took_s = round((records.now() - at).total_seconds(), 3)
         return Sample(at=at, files=files, took_s=took_s, requests=self._fetcher.requests - sent)
 
     async def _processes(self, names: Collection[str], context: Context) -> dict[str, bytes]:
-        """Return what the system says of instances that do not: stopped, gone, or busy. Costs 0.2 s of one core."""
-        if not names:
-            return {}
-        brief = await host_processes.read(deadline_s=SURVEY_S)
-        targets = [item for item in locate.targets(self._deployment, self._folder, brief) if item.name in names]
+        """Return what their hosts say of instances that do not answer: stopped, gone, or busy.
+
+        Costs 0.2 s of one core there, and at most `SURVEY_S` where a host hangs.
+        """
+        looked = {item.host for item in self._deployment.instances if item.name in names}
+        limited = msgspec.structs.replace(context, deadline=Deadline(SURVEY_S))
+        sites = [site for site in sites_of(self._deployment, self._hosts, limited) if site.name in looked]
+        found = await all_of(self._processes_at(site, names) for site in sites)
+        return {name: content for files in found for name, content in files.items()}
+
+    async def _processes_at(self, site: Site, names: Collection[str]) -> dict[str, bytes]:
+        await site.survey()
+        every = locate.targets(self._deployment, self._folder, site.table, site.name)
+        targets = [target for target in every if target.name in names]
+        for target in targets:
+            self._fetcher.hurry(target.name, STOPPED_GET_S if site.table.is_stopped(target.pid) else None)
         roots = sorted({target.pid for target in targets if target.pid is not None})
-        detailed = await host_processes.read(roots, deadline_s=SURVEY_S) if roots else host_processes.Table()
+        detailed = await site.details(roots) if roots else host_processes.Table()
         unread = Taken(name=kernel.NAME, status=Status.ABSENT)
-        host = HostFacts(table=brief, kernel=unread, gpus=gpu.Gpus(), sources=source.Sources())
-        return await _run(_tree(target, context, host, detailed) for target in targets)
+        host = HostFacts(table=site.table, kernel=unread, gpus=gpu.Gpus(), sources=source.Sources())
+        return await _run(_tree(target, site.context, host, detailed) for target in targets)
 
 
 def _answers(name: str, files: Mapping[str, bytes]) -> bool:
@@ -91,7 +105,7 @@ def _tree(target: Target, context: Context, host: HostFacts, detailed: host_proc
 
 async def _run(jobs: Iterable[Job]) -> dict[str, bytes]:
     listed: Sequence[Job] = tuple(jobs)
-    taken = await asyncio.gather(*(guarded(job.target, job.files, job.limit_s, job.run) for job in listed))
+    taken = await all_of(guarded(job.target, job.files, job.limit_s, job.run) for job in listed)
     return {
         f"{job.target.name}/{item.name}": item.content
         for job, items in zip(listed, taken, strict=True)

@@ -14,6 +14,7 @@ from pdctl.diagnose.diagnosis import diagnose
 from pdctl.diagnose.report import Report
 from pdctl.diagnose.verdict import Verdict
 from pdctl.evidence.model import Evidence
+from pdctl.hosts.hosts import Hosts
 from pdctl.probe import ProbeResult
 from pdctl.watch.canary import Canary
 from pdctl.watch.sampler import Sampler
@@ -46,10 +47,10 @@ class Confirmation:
 class Watcher:
     """Looks at one deployment. Without a canary it sends nothing but GETs."""
 
-    def __init__(self, deployment: Deployment, folder: StateFolder, canary: Canary | None = None) -> None:
+    def __init__(self, deployment: Deployment, folder: StateFolder, hosts: Hosts, canary: Canary | None = None) -> None:
         self.canary = canary
         self._deployment = deployment
-        self._sampler = Sampler(deployment, folder)
+        self._sampler = Sampler(deployment, folder, hosts)
         self._window = Window(deployment)
         self._confirmation = Confirmation()
         self._unwell: frozenset[str] = frozenset()
@@ -102,7 +103,7 @@ async def watch(
 ) -> None:
     """Look every `interval_s` seconds, `count` times or until `stop` is set; a look that takes longer delays the next.
 
-    The look under way is finished first: a collector that is cancelled while it starts a child may wait for ever.
+    `stop` lets the look under way end, so that the last one shown is whole; cancelled, it ends at once, children too.
     """
     stop = stop or asyncio.Event()
     seen = 0

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import pty
 import signal
 import subprocess
+import termios
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.cli import pdctl_process
@@ -62,15 +66,51 @@ def test_ctrl_c_on_a_terminal_is_no_failure_and_leaves_it_clean(standins: Standi
     while seen.count(b"INSTANCE") < 2:
         seen += os.read(outside, 4096)
     watching.send_signal(signal.SIGINT)
-    while True:
-        try:
-            seen += os.read(outside, 4096)
-        except OSError:  # the other end is closed
-            break
-    os.close(outside)
+    seen += _rest(outside)
     assert watching.wait(20) == 0
     assert seen.rindex(b"\x1b[?25h") > seen.rindex(b"INSTANCE")
     assert b"Traceback" not in seen
+
+
+def test_ctrl_c_in_the_middle_of_a_look_leaves_no_process(standins: Standins) -> None:
+    """The key itself, on a real terminal, while a stopped engine is waited for and its processes are looked at."""
+    decode = standins.pids()["decode-0"]
+    assert decode is not None
+    outside, inside = pty.openpty()
+    os.kill(decode, signal.SIGSTOP)
+    try:
+        watching = subprocess.Popen(
+            [*pdctl_process.COMMAND, "watch", "--interval", "0.5"],
+            cwd=standins.home,
+            env=pdctl_process.environment(standins.home, PYTHONPATH=str(Path(__file__).parents[2]), TERM="xterm"),
+            stdin=inside,
+            stdout=inside,
+            stderr=inside,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(inside)
+        seen = b""
+        while b"stopped" not in seen:
+            seen += os.read(outside, 4096)
+        children = eventually(psutil.Process(watching.pid).children)
+        os.write(outside, b"\x03")
+        seen += _rest(outside)
+        assert watching.wait(20) == 0
+    finally:
+        os.kill(decode, signal.SIGCONT)
+    assert b"Traceback" not in seen
+    assert not any(child.is_running() for child in children)
+
+
+def _rest(terminal: int) -> bytes:
+    """Read until the other end is closed."""
+    seen = b""
+    with contextlib.suppress(OSError):
+        while True:
+            seen += os.read(terminal, 4096)
+    os.close(terminal)
+    return seen
 
 
 def test_the_daemon_answers_metrics_until_sigterm(standins: Standins) -> None:

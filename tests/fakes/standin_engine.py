@@ -40,8 +40,9 @@ def main(port: int, behaviours: set[str]) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if "crowd" in behaviours:
         subprocess.Popen(["sleep", "1000"])
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     print(f"listening on {port}", flush=True)
-    ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
+    server.serve_forever()
 
 
 if __name__ == "__main__":

@@ -15,7 +15,9 @@ def require(*programs: str) -> None:
     why = f"not installed: {', '.join(missing)}" if missing else _powerless()
     if why is None:
         return
-    message = f"NOT TESTED: systemd and ssh, because {why} (apt-get install systemd-container dbus openssh-server)"
+    message = (
+        f"NOT TESTED: systemd and ssh, because {why} (apt-get install systemd-container dbus openssh-server iproute2)"
+    )
     if os.environ.get("CI") == "true":
         pytest.fail(message)
     pytest.skip(message)

@@ -53,8 +53,12 @@ class SshHosts:
         remote_path: str = "/usr/bin:/bin:/usr/sbin:/sbin",
         is_known: bool = True,
         machine: Booted | None = None,
+        network: int | None = None,
     ) -> None:
-        """Start a server that the name leads to, in a booted system or here; commands there have `remote_path`."""
+        """Start a server that the name leads to, in a booted system or here; commands there have `remote_path`.
+
+        With `network`, the pid of a process, it runs in that process's network, which nothing else reaches.
+        """
         port = free_port()
         config = self.folder / f"sshd_{name}.conf"
         config.write_text(
@@ -66,8 +70,9 @@ class SshHosts:
         argv = [str(shutil.which("sshd")), "-D", "-f", str(config), "-E", str(self.log(name))]
         if machine is not None:
             machine.run("mkdir", "-p", "/run/sshd")
-        self.servers[name] = subprocess.Popen(machine.argv(*argv) if machine is not None else argv)
-        eventually(lambda: "Server listening" in self.said(name))
+        if network is None:
+            self.servers[name] = subprocess.Popen(machine.argv(*argv) if machine is not None else argv)
+            eventually(lambda: "Server listening" in self.said(name))
         key = (self.folder / "host_key.pub").read_text()
         with (self.folder / "ssh_config").open("a") as file:
             file.write(
@@ -75,6 +80,9 @@ class SshHosts:
                 f" IdentitiesOnly yes\n UserKnownHostsFile {self.folder / 'known_hosts'}\n"
                 " GlobalKnownHostsFile none\n ForwardAgent yes\n StrictHostKeyChecking no\n"
             )
+            if network is not None:
+                # No port leads there: one sshd a connection, over its standard input.
+                file.write(f" ProxyCommand nsenter -t {network} --net {' '.join([argv[0], '-i', *argv[2:]])}\n")
         if is_known:
             with (self.folder / "known_hosts").open("a") as file:
                 file.write(f"[127.0.0.1]:{port} {key}")

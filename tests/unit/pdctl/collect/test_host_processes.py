@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pdctl.collect import host_processes
@@ -44,6 +45,18 @@ def test_a_tree_with_states_start_times_and_children() -> None:
     assert sleeper.state == "T"
     assert root.started_at == pytest.approx(began, abs=3)
     assert (root.tracer_pid, len(root.threads)) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("states", "is_stopped"), [("TT", True), ("TZ", True), ("TS", False), ("ST", False), ("ZZ", False), ("t", False)]
+)
+def test_a_tree_is_stopped_when_a_signal_holds_all_of_it(states: str, is_stopped: bool) -> None:
+    """Each a child of the one before; a dead child holds nobody up, a tracer is no signal."""
+    rows = tuple(
+        msgspec.structs.replace(row("x"), pid=10 + at, ppid=9 + at, state=state) for at, state in enumerate(states)
+    )
+    assert host_processes.Table(processes=rows).is_stopped(10) is is_stopped
+    assert not host_processes.Table(processes=rows).is_stopped(None)
 
 
 def test_sockets_with_what_waits_in_them() -> None:

@@ -38,7 +38,7 @@ def test_who_listens_comes_first(tmp_path: Path) -> None:
 
 
 def test_loopback_of_another_host_is_told() -> None:
-    """HTTP is spoken from here: such a URL would reach a stranger's engine, or none."""
+    """GETs go through that host; a probe goes out from here and would reach a stranger's engine, or none."""
     urls = {
         "a": ("http://127.0.0.1:1", "ssh:gpu7"),
         "b": ("http://gpu7:1", "ssh:gpu7"),
@@ -47,5 +47,5 @@ def test_loopback_of_another_host_is_told() -> None:
     instances = tuple(
         Instance(name=name, role=Role.DECODE, dialect="pdctl", url=url, host=host) for name, (url, host) in urls.items()
     )
-    lines = locate.misleading_urls(Deployment(name="x", model="m", instances=instances))
+    lines = locate.unreachable_urls(Deployment(name="x", model="m", instances=instances))
     assert [line.partition(":")[0] for line in lines] == ["a"]

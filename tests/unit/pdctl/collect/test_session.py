@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from pdctl.collect import session
 from pdctl.collect.session import Collector, collect
 from pdctl.deployment import files
 from pdctl.deployment.model import Deployment, Instance, Role
@@ -114,6 +115,37 @@ def test_sampling_again_keeps_the_first_sample(tmp_path: Path) -> None:
     assert (later.interval_s or 0) > (first.interval_s or 0)
 
 
+def test_what_a_signal_holds_is_not_waited_for_and_its_stacks_are_taken_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stopped process answers nothing: its records say timeout long before a busy one's time is over.
+
+    Two dumps of it, beside the samples, and none of who runs.
+    """
+    monkeypatch.setattr(session, "GET_S", 100.0)
+    (tmp_path / "body").write_bytes(METRICS % 1)
+    process = subprocess.Popen([sys.executable, "-c", PRINTS, str(tmp_path / "body"), str(tmp_path / "port")])
+    try:
+        eventually((tmp_path / "port").exists)
+        url = f"http://127.0.0.1:{(tmp_path / 'port').read_text()}"
+        process.send_signal(signal.SIGSTOP)
+        eventually(lambda: Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+        with BadServer({}, not_found) as server:
+            collector = Collector(deployment(url, server.url), tmp_path / "incident")
+            summary = collector.take(interval_s=0.1, timeout_s=100, dumps_stopped=True)
+    finally:
+        process.kill()
+        process.wait()
+    assert summary.took_s < 40
+    stopped, running = read_directory(tmp_path / "incident").instances
+    assert {get.error for get in stopped.gets} == {"timeout"}
+    assert [row.state for row in stopped.processes] == ["T"]
+    assert {get.status for get in running.gets} == {404}
+    assert collector.dumped == {"prefill-0"}
+    for name in ("stacks.prev.json", "stacks.json"):
+        assert b"serve_forever" in (tmp_path / "incident" / "prefill-0" / name).read_bytes()
+
+
 def test_credentials_do_not_reach_the_disk(tmp_path: Path) -> None:
     """Keys that an engine tells about itself are masked in every file."""
     info = b'{"version":"0.5.16","api_key":"sk-verysecret","admin_api_key": "alsosecret", "token_usage": 5}'
@@ -178,7 +210,9 @@ def test_an_instance_on_a_host_that_cannot_be_reached_is_read_by_http_only(tmp_p
     """What cannot be seen from here is said so, with what to do; nothing of this host is put in its place."""
     with BadServer({"/health": whole(b""), "/metrics": whole(METRICS % 1)}, not_found) as server:
         host = "exec:sh -c 'echo no route to node7 >&2; false' #"
-        instance = Instance(name="far", role=Role.DECODE, dialect="sglang", url=server.url, host=host)
+        # An address that is no loopback is asked from here.
+        url = server.url.replace("127.0.0.1", "0.0.0.0")
+        instance = Instance(name="far", role=Role.DECODE, dialect="sglang", url=url, host=host)
         far = Deployment(name="lab", model="m", instances=(instance,))
         collect(far, interval_s=0.1, timeout_s=10, out=tmp_path / "incident")
     capture = tomllib.loads((tmp_path / "incident" / "far" / "capture.toml").read_text())

@@ -57,7 +57,8 @@ def test_bytes_come_as_they_are(host: RemoteHost) -> None:
 def test_hanging_command_is_killed_there_with_its_children(host: RemoteHost, tmp_path: Path) -> None:
     """At its deadline; others go on meanwhile."""
     pids = tmp_path / "pids"
-    child = done(host, "sh", "-c", f"sleep 100 & echo $! $$ > {pids}; wait", deadline_s=1.0)
+    assert done(host, "true").ok, "the session is open"
+    child = done(host, "sh", "-c", f"sleep 100 & echo $! $$ > {pids}; wait", deadline_s=3.0)
     assert child.end is End.TIMEOUT
     eventually(lambda: not any(is_alive(int(pid)) for pid in pids.read_text().split()))
     assert done(host, "true").ok

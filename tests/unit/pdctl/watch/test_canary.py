@@ -9,7 +9,7 @@ import pytest
 from pdctl.deployment.model import Deployment, Instance, Role
 from pdctl.errors import Refused
 from pdctl.probe import ProbeReport, ProbeResult, Verdict
-from pdctl.watch.canary import BLAME_S, OVERDUE_S, RETRY_S, Canary
+from pdctl.watch.canary import BLAME_S, CHANGED_S, OVERDUE_S, RETRY_S, Canary
 from pdctl.watch.ways import ways_of
 from tests.unit.pdctl.watch.samples import DEPLOYMENT
 from tests.waiting import eventually
@@ -154,6 +154,17 @@ def test_a_failure_past_an_instance_that_has_changed_is_forgotten_and_probed_ane
     rig.canary.forget({"d"})
     assert rig.vias() == []
     assert rig.tick(is_suspicious=True, suspects=("d",)) == ["p -> d"] * 2
+
+
+def test_what_passed_before_an_instance_changed_is_probed_again_soon(rig: Rig) -> None:
+    """A canary that passed a moment before decode was stopped must not hide that for RETRY_S."""
+    rig.tick(is_suspicious=True, suspects=("d",))
+    rig.now += 1
+    rig.canary.forget({"d"})
+    assert rig.tick(is_suspicious=True, suspects=("d",)) == ["p -> d"]
+    rig.now += CHANGED_S - 1
+    assert rig.tick(is_suspicious=True, suspects=("d",)) == ["p -> d"] * 2
+    assert rig.vias() == [("p -> d", "proven")]
 
 
 def test_a_refusal_is_counted_and_told_once(rig: Rig) -> None:
