@@ -131,6 +131,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     kv_use: tuple[Ratio, ...] = ()
     ask: Ask = Ask.CHAT
     pairing: Pairing = Pairing.NONE
+    abort_path: str = ""
+    """Where `{"abort_all": true}` ends every request, if anywhere."""
     claims: tuple[Claim, ...] = ()
 
     def recognises(self, answers: Answers) -> bool:

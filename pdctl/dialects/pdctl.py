@@ -22,6 +22,7 @@ PDCTL = Dialect(
     kv_use=(Ratio("/v1/loads", used=("kv_tokens_used",), total=("kv_tokens_total",)),),
     ask=Ask.GENERATE,
     pairing=Pairing.ROOM,
+    abort_path="/abort_request",
     claims=(
         Claim(Capability.ABORT_SAFE, Support.YES, _ROOMS),
         Claim(Capability.SURVIVES_PREFILL_RESTART, Support.YES, _INCARNATION),

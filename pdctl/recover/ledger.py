@@ -2,8 +2,8 @@
 
 It lies beside the processes (`STATE/NAME/ledger.jsonl`), so every operator of this host sees the same one.
 
-    planned -> snapshot -> handed_over -> taken_over -> stopping -> stopped* -> starting* -> started* -> ready*
-            -> executed -> verifying -> ended
+    planned -> snapshot -> (aborting -> verifying ->) handed_over -> taken_over -> stopping -> stopped*
+            -> starting* -> started* -> ready* -> executed -> verifying -> ended
 
 From `stopping` on the only safe direction is forward.
 """
@@ -30,6 +30,8 @@ FILE = "ledger.jsonl"
 class Step(StrEnum):
     PLANNED = "planned"
     SNAPSHOT = "snapshot"
+    ABORTING = "aborting"
+    """Every request of the engines concerned, where that may be all that is needed."""
     HANDED_OVER = "handed_over"
     """The whole plan is on the host's disk; an executor runs it whatever becomes of the client."""
     TAKEN_OVER = "taken_over"

@@ -16,7 +16,7 @@ from pdctl.recover.ledger import FILE, Entry, Ledger, Recovery, Step, parse
 
 ASK_S = 10.0
 MOST_BYTES = 64 << 20
-_STOPS_NOTHING_YET = (Step.PLANNED, Step.SNAPSHOT, Step.HANDED_OVER, Step.TAKEN_OVER, Step.STOPPING)
+_STOPS_NOTHING_YET = (Step.PLANNED, Step.SNAPSHOT, Step.ABORTING, Step.HANDED_OVER, Step.TAKEN_OVER, Step.STOPPING)
 
 
 class MirroredLedger(Ledger):

@@ -12,6 +12,7 @@ from pdctl.recover.ledger import FILE, Entry, Ledger, Step
 
 _TOLD = {
     Step.PLANNED: "recovery planned",
+    Step.ABORTING: "requests are being aborted",
     Step.STOPPING: "is being stopped",
     Step.STOPPED: "stopped",
     Step.STARTED: "started again",

@@ -33,6 +33,8 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_s: float | None
     """What a snapshot would add; None: none is possible."""
     report: Report | None = None
+    abort_first: tuple[str, ...] = ()
+    """Engines whose requests are ended before anything is restarted, as that may be enough."""
 
     def lost(self) -> tuple[str, ...]:
         """Return what the restart costs."""

@@ -12,7 +12,7 @@ from pdctl.diagnose.report import Report
 from pdctl.diagnose.verdict import Verdict
 from pdctl.errors import Refused
 from pdctl.hosts.hosts import Hosts
-from pdctl.recover import gates, plan, preflight, restart_set, states
+from pdctl.recover import gates, mild, plan, preflight, restart_set, states
 from pdctl.recover.drift import Drift
 from pdctl.recover.ledger import Recovery
 from pdctl.recover.ledgers import everybodys
@@ -59,6 +59,7 @@ def propose(
         predicted_s=ready_s,
         snapshot_s=operations.snapshot_budget_s if operations.snapshot else None,
         report=report,
+        abort_first=mild.engines_to_clear(deployment, report, history, time.time()),
     )
     phases.lap("plan and preflight")
     return proposal, targets

@@ -15,7 +15,7 @@ from pdctl.deployment.model import Deployment
 from pdctl.deployment.state import StateFolder
 from pdctl.errors import PdctlError
 from pdctl.hosts.hosts import Hosts
-from pdctl.recover import exclusive, gates, plan, restart_set, states, verification
+from pdctl.recover import exclusive, gates, mild, plan, states, verification
 from pdctl.recover.elsewhere import Elsewhere
 from pdctl.recover.guards import hosts_of
 from pdctl.recover.handover import Following
@@ -104,18 +104,34 @@ def _acted(run: _Run, proposal: Proposal, targets: tuple[plan.Target, ...], choi
     following: _Carrier = Following(run.folder, whole.id, run.operations.say, proposal.predicted_s)
     if not any(run.managers.manages(target.name) for target in targets):
         following = Elsewhere(run.ledger, whole.id, run.operations.say, hosts=run.hosts)
-    kept = None
+    kept = cured = None
     try:
         if choice is Choice.SNAPSHOT and run.operations.snapshot:
             notes.note(Step.SNAPSHOT)
             kept = run.operations.snapshot()
             run.phases.lap("snapshot")
-        following.hand_over(whole)
+            cured = _mildly_cured(run, whole, proposal.abort_first) if proposal.abort_first else None
+        if cured is None:
+            following.hand_over(whole)
     except (KeyboardInterrupt, PdctlError):
         notes.note(Step.ENDED, detail="before the first signal", outcome=Outcome.CANCELLED)
         raise
-    result = _finished(run, whole, following)
+    result = cured or _finished(run, whole, following)
     return msgspec.structs.replace(result, kept=str(kept), archive=_shared(run, kept)) if kept else result
+
+
+def _mildly_cured(run: _Run, whole: plan.Plan, names: tuple[str, ...]) -> Result | None:
+    """End all requests and prove that it was enough; None where it was not: then comes the restart."""
+    Notes(run.ledger, whole.id).note(Step.ABORTING, detail=", ".join(names))
+    mild.abort_all([one for one in whole.deployment.instances if one.name in names], run.operations.say)
+    has_helped = mild.has_helped(whole.deployment, names, run.operations.say)
+    run.phases.lap("abort")
+    proof = _verified(run, whole) if has_helped else None
+    if proof is None or proof.outcome is not Outcome.RECOVERED:
+        run.operations.say("ending all requests was not enough; restarting")
+        return None
+    run.phases.lap("verify")
+    return _ended(run, whole, proof.outcome, "all requests were ended, nothing was restarted", proof)
 
 
 def _mirrored(folder: StateFolder, whole: plan.Plan, hosts: Hosts, say: Callable[[str], None]) -> Ledger:
@@ -160,6 +176,12 @@ def _finished(run: _Run, whole: plan.Plan, following: _Carrier) -> Result:
         proof = _verified(run, whole)
         outcome, detail = proof.outcome, proof.problem() or ""
         run.phases.lap("verify")
+    return _ended(run, whole, outcome, detail, proof)
+
+
+def _ended(
+    run: _Run, whole: plan.Plan, outcome: Outcome, detail: str, proof: verification.Verification | None
+) -> Result:
     after = states.take(run.folder, whole.deployment, run.hosts)
     summary = run.ledger.recovery(whole.id).summary
     end = Entry(
@@ -207,7 +229,7 @@ def _verified(run: _Run, whole: plan.Plan) -> verification.Verification:
 
 
 def _first_line(recovery: str, proposal: Proposal, request: Request) -> Entry:
-    cause = restart_set.initiating_restart(proposal.report) if proposal.report else None
+    cause = next(iter(mild.acting_causes(proposal.report)), None) if proposal.report else None
     summary = Summary(
         command=request.command,
         targets=proposal.chosen.names,

@@ -39,6 +39,11 @@ def proposal_lines(proposal: Proposal) -> tuple[str, ...]:
         f"deployment  {proposal.deployment.name} on {', '.join(_hosts(proposal))}",
         f"restart     {', '.join(proposal.chosen.names)}   ({proposal.decision.why})",
         *(f"            {item.name} joins: {item.because}" for item in proposal.chosen.joined),
+        *(
+            [f"first       end every request of {', '.join(proposal.abort_first)}; if that helps, nothing is restarted"]
+            if proposal.abort_first
+            else []
+        ),
         f"lost        {'; '.join(proposal.lost())}",
         f"stays       {', '.join(proposal.stays()) or 'nothing'}",
         f"outage      {outage}",
@@ -108,6 +113,7 @@ def _plan(proposal: Proposal) -> dict[str, object]:
         "why": proposal.decision.why,
         "restart": proposal.chosen.names,
         "joined": proposal.chosen.joined,
+        "abort_first": proposal.abort_first,
         "lost": proposal.lost(),
         "stays": proposal.stays(),
         "drift": proposal.drift,

@@ -48,6 +48,12 @@ def test_proposal_names_set_losses_what_stays_outage_and_drift() -> None:
     )
 
 
+def test_proposal_says_what_is_tried_before_the_restart() -> None:
+    """So that nobody is surprised by requests that end, or by engines that were not restarted."""
+    lines = proposal_lines(msgspec.structs.replace(PROPOSAL, abort_first=("prefill-0", "decode-0")))
+    assert "first       end every request of prefill-0, decode-0; if that helps, nothing is restarted" in lines
+
+
 @pytest.mark.parametrize(("typed", "choice"), [
     ("s\n", Choice.SNAPSHOT),
     ("r\n", Choice.RESTART),
