@@ -1,7 +1,8 @@
 """Kill -9 pdctl at a step boundary, then call it again: it ends, everything runs, and nothing runs twice.
 
 The short form kills client and executor together after every line of the ledger. `PDCTL_CHAOS=long` kills each of
-them and both, before and after every line (52 runs), as `make chaos-recovery` does.
+them and both, before and after every line (52 runs), as `make chaos-recovery` does; `PDCTL_CHAOS_LINES=20-40` is a
+piece of it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from pdctl.recover.ledger import Ledger, Outcome
+from tests.chaos.pieces import piece
 from tests.cli.standin_deployment import Standins, standins_in
 from tests.cli.test_restart import GO, TARGETS, engine_processes
 from tests.waiting import eventually
@@ -28,6 +30,8 @@ LONG = [
     for line in lines
     for when in ("before", "after")
 ]
+EVERY = LONG if IS_LONG else SHORT
+CASES = [EVERY[number] for number in piece("PDCTL_CHAOS_LINES", len(EVERY))]
 
 
 @pytest.fixture
@@ -39,7 +43,7 @@ def standins(tmp_path: Path) -> Iterator[Standins]:
         yield deployment
 
 
-@pytest.mark.parametrize(("who", "line", "when"), LONG if IS_LONG else SHORT)
+@pytest.mark.parametrize(("who", "line", "when"), CASES)
 def test_killed_at_any_step_it_is_finished_by_the_next_call(standins: Standins, who: str, line: int, when: str) -> None:
     """Every target is a new process, each exists once, and the ledger has no open end."""
     before = standins.pids()
