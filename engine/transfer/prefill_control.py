@@ -209,7 +209,8 @@ class PrefillControl(ControlLoop[PrefillItem]):
             case frames.Ack():
                 peer.outbox.answer((frame.room, frame.of, frame.index))
                 if frame.of in PREFILL_HEARS_ACK_OF and frame.room in self.steps.rooms:
-                    self._room_event(peer, frame, PrefillEvent.ACK)
+                    detail = f"{peer.instance} has heard {frame.of.upper()} about the room and is through with it"
+                    self._room_event(peer, frame, PrefillEvent.ACK, FailReason.PEER_GONE, detail)
             case frames.Nack():
                 self._nacked(peer, frame)
             case frames.Canary() if self.canary is not None:

@@ -60,7 +60,7 @@ class PrefillEvent(StrEnum):
     ABORT = "abort"
     """ABORT or REFUSED from the peer."""
     ACK = "ack"
-    """Of COMMITTED or FAILED."""
+    """Of COMMITTED or FAILED. Of a FAILED that was told before the halves met, it may come at any time after."""
     NACK = "nack"
     """The peer does not know the room."""
     FAIL = "fail"
@@ -174,6 +174,8 @@ def _held(state: PrefillState, **entries: Entry) -> Row:
         LEG=Entry(state, (A.REFUSE_LEG,)),
         OFFER=Entry(state, (A.ACK,)),
         ABORT=Entry(P.ABSENT, (A.TELL_FAILED, A.ACK)),
+        # Decode has heard of an end that was told before the halves met, and is gone.
+        ACK=Entry(P.ABSENT, (A.TELL_FAILED,)),
         NACK=Entry(P.ABSENT, (A.TELL_FAILED,)),
         FAIL=Entry(P.FAILED, _LEG_FAILS),
         PEER_GONE=Entry(P.ABSENT, (A.TELL_FAILED,)),

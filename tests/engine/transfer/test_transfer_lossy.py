@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from conftest import Pair, make_pair
-from transfer_sides import TOKEN, eventually
+from transfer_sides import TOKEN, Decode, Prefill, Registry, eventually
 
+from engine.transfer import frames
 from engine.transfer.channel import DecodeChannel, PrefillChannel, Sent
 from engine.transfer.interface import Committed, Failed, FailReason, Fenced, Landed, Paired, WantPages
 from engine.transfer.rooms import PrefillState
@@ -99,3 +100,42 @@ def test_both_sides_agree_whatever_is_lost(lossy: Pair) -> None:
     unpaired = (PrefillState.PARKED, PrefillState.TOMBSTONE)
     eventually(lambda: all(room.state in unpaired for room in list(rooms.values())))
     eventually(lambda: not lossy.decode.transfer._control.rooms)
+
+
+@pytest.fixture
+def forgetful() -> Iterator[Pair]:
+    """A prefill that forgets an OFFER without a leg after a second, and a decode that is patient."""
+    registry, prefill = Registry(), Prefill(pairing_timeout_s=1.0)
+    registry.publish(prefill)
+    made = Pair(registry, prefill, Decode(registry.address))
+    yield made
+    made.stop()
+
+
+def test_an_end_that_is_heard_after_the_room_began_anew_ends_both_sides(
+    forgetful: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A FAILED of a forgotten room ends decode's; its ACK ends the room that prefill has by that number since."""
+    prefill, decode = forgetful.prefill, forgetful.decode
+    control = prefill.transfer._control
+    send, lost = control.peers.send, []
+
+    def lose_failed(peer: object, frame: frames.Frame) -> object:
+        return lost.append(frame) if isinstance(frame, frames.Failed) else send(peer, frame)
+
+    monkeypatch.setattr(control.peers, "send", lose_failed)
+    decode.open("late", 1, PROMPT)
+    # Parked, refused in vain, forgotten; then the OFFER comes again.
+    eventually(lambda: lost and 1 not in control.rooms)
+    eventually(lambda: 1 in control.rooms and control.rooms[1].state is PrefillState.PARKED)
+    prefill.announce("late", 1, PROMPT)
+    prefill.await_event(Paired, "late")
+    prefill.transfer.ready("late", 0, [0, 1], TOKEN)
+    decode.await_event(WantPages, "late")
+    monkeypatch.setattr(control.peers, "send", send)
+    assert decode.await_event(Failed, "late").reason is FailReason.PAIRING_TIMEOUT
+    ended = prefill.await_event(Failed, "late")
+    assert (ended.reason, ended.detail) == (
+        FailReason.PEER_GONE,
+        "decode-0 has heard FAILED about the room and is through with it",
+    )
