@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -20,6 +22,13 @@ FLAGS = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-fPIC", "-shared")
 LIMIT_S = 45.0
 """For the compiler, and for waiting for another process's. It needs 4 s of CPU time; the rest is for a crowd."""
 POLL_S = 0.05
+NAME = "cpu-step-"
+BUILD = "build-"
+"""Begins the folders of compilers at work."""
+MOST_LIBRARIES = 16
+"""Kept in a cache folder; one is 70 kB. Each release of the engine, and each kind of CPU, has its own."""
+ABANDONED_S = 3600.0
+"""A lock without a library, or a compiler's folder, that is so old was left by a process that was killed."""
 
 
 class BuildError(EngineError):
@@ -31,17 +40,22 @@ def built_library(cache: Path | None = None, compiler: Sequence[str] = ()) -> Pa
 
     Several processes may call this at once: one compiles, the others wait. `compiler` (default: $CXX, or g++)
     is not part of the key, so that a cache serves a machine without one. The library knows nothing of
-    torch, so none of its versions is either. Raises BuildError after at most twice LIMIT_S.
+    torch, so none of its versions is either. Whoever compiles removes those that were used least recently: loading one
+    can fail because it has just gone, and then this is called again. Raises BuildError after at most twice LIMIT_S.
     """
     folder = cache or _cache_folder()
-    library = folder / f"cpu-step-{_key()}.so"
+    library = folder / f"{NAME}{_key()}.so"
     if library.is_file():
+        with contextlib.suppress(OSError):  # A cache that this user may only read is nobody's to tidy.
+            os.utime(library)
         return library
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _lock(library.with_suffix(".lock")):
             if not library.is_file():
                 _compile(list(compiler) or os.environ.get("CXX", "g++").split(), library)
+                with contextlib.suppress(OSError):  # Files of other users stay.
+                    _tidy(folder, library)
     except OSError as error:
         raise BuildError(f"cannot compile into {folder}: {error}") from error
     return library
@@ -92,13 +106,35 @@ def _lock(path: Path) -> Iterator[None]:
 def _compile(compiler: list[str], library: Path) -> None:
     """Compile beside the library and rename: no process ever loads half a file."""
     source = Path(__file__).with_name(SOURCES[0])
-    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
+    with tempfile.TemporaryDirectory(prefix=BUILD, dir=library.parent) as folder:
         output = Path(folder) / library.name
         code, said = _run([*compiler, *FLAGS, str(source), "-o", str(output)])
         if code:
             first = next((line for line in said.splitlines() if "error" in line), said.strip()[:200])
             raise BuildError(f"{compiler[0]} ended with {code}: {first}")
         output.replace(library)
+
+
+def _tidy(folder: Path, new: Path) -> None:
+    """Bound what the folder holds. Others may start, compile and tidy meanwhile: what is gone already is well."""
+    older = sorted(set(folder.glob(f"{NAME}*.so")) - {new}, key=_used_at, reverse=True)
+    for library in older[MOST_LIBRARIES - 1 :]:
+        library.unlink(missing_ok=True)
+        library.with_suffix(".lock").unlink(missing_ok=True)
+    abandoned = time.time() - ABANDONED_S
+    for lock in folder.glob(f"{NAME}*.lock"):
+        if not lock.with_suffix(".so").is_file() and _used_at(lock) < abandoned:
+            lock.unlink(missing_ok=True)
+    for left in folder.glob(f"{BUILD}*"):
+        if _used_at(left) < abandoned:
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _used_at(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return float("inf")
 
 
 def _run(command: list[str]) -> tuple[int, str]:

@@ -77,6 +77,16 @@ def step_function(config: ModelConfig, cache: Path | None = None) -> StepFunctio
         raise BuildError(f"head_dim {config.head_dim} is no multiple of 8")
     library = built_library(cache)
     try:
+        return _loaded(library)
+    except BuildError:
+        # Another start may have removed it to bound the cache: the file is loaded by its name.
+        if library.exists():
+            raise
+    return _loaded(built_library(cache))
+
+
+def _loaded(library: Path) -> StepFunction:
+    try:
         function: StepFunction = ctypes.CDLL(str(library)).cpu_step
     except (OSError, AttributeError) as error:
         raise BuildError(f"{library} cannot be loaded; remove it, and the next start compiles: {error}") from error

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
 import pytest
 
-from engine.kernels.cpu import build
+from engine.kernels.cpu import build, step
 from engine.kernels.cpu.build import BuildError, built_library
 from engine.kernels.cpu.step import step_function
 from engine.model.checkpoint import open_checkpoint
@@ -78,6 +80,69 @@ def test_what_the_compiler_started_ends_with_it(tmp_path: Path, monkeypatch: pyt
         built_library(tmp_path / "cache", script(tmp_path, lines))
     child = int((tmp_path / "child").read_text())
     eventually(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE)
+
+
+def written(folder: Path, name: str, age_s: float) -> Path:
+    """Write a file that was last used so long ago."""
+    path = folder / name
+    path.write_text("old")
+    os.utime(path, (time.time() - age_s,) * 2)
+    return path
+
+
+def test_the_cache_is_bounded_by_what_was_used_last(tmp_path: Path) -> None:
+    """20 libraries of older releases: the new one and the 15 that were used last stay, the others go, locks too."""
+    libraries = [written(tmp_path, f"cpu-step-{number:016d}.so", 1000 + number) for number in range(20)]
+    for library in libraries:
+        library.with_suffix(".lock").touch()
+    written(tmp_path, "someone-else", 1e9)
+    new = built_library(tmp_path, script(tmp_path, 'printf whole > "$OUT"'))
+    assert set(tmp_path.glob("*.so")) == {new, *libraries[:15]}
+    assert {path.with_suffix(".so") for path in tmp_path.glob("*.lock")} == {new, *libraries[:15]}
+    assert (tmp_path / "someone-else").exists()
+
+
+def test_a_library_in_use_stays(tmp_path: Path) -> None:
+    """A start marks the library that it takes as used, so the oldest release in the folder may be the one that runs."""
+    compiler = script(tmp_path, 'printf whole > "$OUT"')
+    ours = built_library(tmp_path, compiler)
+    os.utime(ours, (1, 1))
+    built_library(tmp_path, compiler)
+    for number in range(20):
+        written(tmp_path, f"cpu-step-{number:016d}.so", 1000)
+    build._tidy(tmp_path, tmp_path / "cpu-step-0000000000000000.so")
+    assert ours.exists()
+    assert len(list(tmp_path.glob("*.so"))) <= 16
+
+
+def test_what_a_killed_compiler_left_goes(tmp_path: Path) -> None:
+    """A folder and a lock of long ago; those of a compiler at work stay."""
+    for age_s, name in ((9000, "old"), (10, "new")):
+        (tmp_path / f"build-{name}").mkdir()
+        os.utime(tmp_path / f"build-{name}", (time.time() - age_s,) * 2)
+        written(tmp_path, f"cpu-step-{name}.lock", age_s)
+    new = built_library(tmp_path, script(tmp_path, 'printf whole > "$OUT"'))
+    left = {path.name for path in tmp_path.iterdir()} - {"compiler", new.name, new.with_suffix(".lock").name}
+    assert left == {"build-new", "cpu-step-new.lock"}
+
+
+def test_a_library_that_goes_before_it_is_loaded_is_compiled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another start bounds the cache at that very moment."""
+    config = open_checkpoint(saved("llama", tmp_path / "model")).config
+    cache, taken = tmp_path / "cache", list[Path]()
+
+    def taken_away(folder: Path | None) -> Path:
+        library = built_library(folder)
+        if not taken:
+            library.unlink()
+        taken.append(library)
+        return library
+
+    monkeypatch.setattr(step, "built_library", taken_away)
+    assert callable(step_function(config, cache))
+    assert len(taken) == 2
 
 
 def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
