@@ -57,8 +57,8 @@ SCHEDULER = (
     _counter("prefix_cache_hit_tokens_total", "Of these, tokens that were there: neither computed nor read again."),
     _counter("prefix_cache_evicted_pages_total", "Pages that the prefix cache gave up for others."),
     _counter("retractions_total", "Sequences that gave their pages back and began again."),
-    _counter("prompts_rechecked_total", "Requests whose prompt pages were summed again at their end."),
-    _counter("prompts_changed_total", "Those whose prompt pages had changed: a bug, always."),
+    _counter("prompts_rechecked_total", "Requests whose prompt pages a rank summed again at their end.", "rank"),
+    _counter("prompts_changed_total", "Those whose prompt pages had changed: a bug, always.", "rank"),
     _counter("requests_total", "Sequences that ended, by how: a finish reason or the code of a failure.", "result"),
 )
 

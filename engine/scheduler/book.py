@@ -14,6 +14,7 @@ from engine.observe.records import Stage
 from engine.scheduler.queues import Queues
 from engine.scheduler.recheck import PromptRecheck
 from engine.scheduler.sequence import Phase, Sequence
+from engine.transfer.interface import Summed
 
 
 class Book:
@@ -35,7 +36,7 @@ class Book:
         """Ended sequences whose sampling state the runner still keeps; the next plan names them."""
         self._done_step = 0
         self._leaving: list[Sequence] = []
-        """Ended sequences that have a part in a step which is not done."""
+        """Ended sequences whose pages are still needed."""
         self._answers: list[Delta | Failure] = []
 
     def open(self, sequence: Sequence) -> None:
@@ -94,6 +95,8 @@ class Book:
 
     def give_back(self, sequence: Sequence) -> None:
         """Free a sequence's pages, but for those whose KV is right, which the prefix cache keeps."""
+        if self.recheck is not None:
+            self.recheck.forget(sequence.rid)
         self.cache.give_back(sequence.lease, sequence.tokens, sequence.computed, sequence.pages)
         sequence.pages, sequence.computed, sequence.planned = [], 0, 0
 
@@ -103,11 +106,9 @@ class Book:
         `reason` marks a failure.
         """
         if self.recheck is not None:
-            self.recheck.ends(sequence)
-        if sequence.last_step > self._done_step:
-            self._leaving.append(sequence)
-        else:
-            self.give_back(sequence)
+            self.recheck.ends(sequence.rid)
+        self._leaving.append(sequence)
+        self._give_back_unneeded()
         if sequence.is_begun:
             self._forgotten.append(sequence.rid)
         self.queues.remove(sequence)
@@ -117,12 +118,22 @@ class Book:
     def step_done(self, number: int) -> None:
         """Give back the pages of those who ended while they had a part in steps up to this one."""
         self._done_step = number
+        self._give_back_unneeded()
+
+    def summed(self, event: Summed) -> None:
+        """Take a rank's sums of a prompt, and give its pages back when they were the last that was waited for."""
+        if self.recheck is not None:
+            self.recheck.take(event)
+            self._give_back_unneeded()
+
+    def _give_back_unneeded(self) -> None:
         leaving, self._leaving = self._leaving, []
         for sequence in leaving:
-            if sequence.last_step > number:
-                self._leaving.append(sequence)
-            else:
+            is_summed = self.recheck is None or not self.recheck.needs(sequence.rid)
+            if is_summed and sequence.last_step <= self._done_step:
                 self.give_back(sequence)
+            else:
+                self._leaving.append(sequence)
 
     def take_forgotten(self) -> list[str]:
         """Return the ended sequences since the last call."""

@@ -45,7 +45,7 @@ class Instance:
         self._run_dir = run_dir
         self._others = OtherRanks(context, run_dir, config.tp)
         rank = load_rank(config, 0, run_dir, self._clock, self._others)
-        checkpoint, pool = rank.checkpoint, rank.pool
+        checkpoint = rank.checkpoint
         self._contract = contract(config, checkpoint.config, checkpoint.fingerprint())
         self._context_length = context_length(config, checkpoint.config)
         self._supervisor = Supervisor()
@@ -53,8 +53,6 @@ class Instance:
         ledger = PageLedger(config.kv_tokens // config.page_size)
         cache = PrefixCache(config.page_size, ledger, config.prefix_cache)
         self._book = Book(self._clock, config.page_size, ledger, cache, Journal(self._clock, rank.flight))
-        if config.recheck_prompts:
-            self._book.recheck = PromptRecheck(pool)
         planner = Planner(config, self._book)
         self._role = self._behaviour(rank, planner)
         self._inbox = Inbox(context, run_dir)
@@ -145,6 +143,8 @@ class Instance:
             source: Source = PrefillSource(*arguments)
             return Prefill(self._book, source)
         reader: Reader = DecodeReader(*arguments)
+        if self._config.recheck_prompts:
+            self._book.recheck = PromptRecheck(reader.sum_pages, self._config.page_size, self._config.tp)
         return Decode(self._book, reader, planner, self._config.max_running)
 
 

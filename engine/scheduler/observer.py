@@ -161,8 +161,8 @@ class Observer:
             Sample("pdengine_prefix_cache_evicted_pages", self._book.cache.evicted_pages),
         ]
         if (recheck := self._book.recheck) is not None:
-            samples.append(Sample("pdengine_prompts_rechecked", recheck.rechecked))
-            samples.append(Sample("pdengine_prompts_changed", recheck.changed))
+            for name, counts in (("rechecked", recheck.rechecked), ("changed", recheck.changed)):
+                samples += [Sample(f"pdengine_prompts_{name}", n, {"rank": str(r)}) for r, n in enumerate(counts)]
         results = dict(self._book.results)
         return samples + [Sample("pdengine_requests", n, {"result": result}) for result, n in results.items()]
 

@@ -23,6 +23,7 @@ from engine.transfer.interface import (
     Paired,
     Reader,
     Source,
+    Summed,
     Transfer,
     WantPages,
 )
@@ -167,6 +168,8 @@ class Decode:
         for event in self.transfer.poll():
             if isinstance(event, Fenced):
                 self._book.pages.free(self._fencing.pop(event.rid, []))
+            elif isinstance(event, Summed):
+                self._book.summed(event)
             elif (sequence := self._book.queues.get(event.rid)) is not None:
                 self._take(event, sequence)
         self._grant()

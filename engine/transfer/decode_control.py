@@ -18,19 +18,27 @@ from engine.transfer.clocks import PeerPulse
 from engine.transfer.control import ControlLoop
 from engine.transfer.decode_frames import DecodeFrames
 from engine.transfer.decode_links import Link, LinkPhase
-from engine.transfer.decode_rooms import DecodeRoom, FailRoom, GrantPages, OpenRoom, RefuseRoom
+from engine.transfer.decode_rooms import DecodeRoom, FailRoom, GrantPages, OpenRoom, RefuseRoom, SumPrompt
 from engine.transfer.decode_steps import FENCE_LIMIT_S, DecodeSteps
 from engine.transfer.frames import Frame
-from engine.transfer.interface import Failed, FailReason, Fenced
+from engine.transfer.interface import Failed, FailReason, Fenced, Summed
 from engine.transfer.link_keeper import LinkKeeper, LinkLost, LinkUp
 from engine.transfer.rank_link import InstanceRanks, RankHub
-from engine.transfer.read_orders import Order, PeerUnusable, ReadFinished, Report, RoomFenced
+from engine.transfer.read_orders import (
+    Order,
+    PagesSummed,
+    PeerUnusable,
+    ReadFinished,
+    Report,
+    RoomFenced,
+    SumPages,
+)
 from engine.transfer.registry import Resolved
 from engine.transfer.rooms import DecodeEvent, DecodeState
 
 log = logging.getLogger(__name__)
 
-LoopItem = OpenRoom | GrantPages | FailRoom | RefuseRoom
+LoopItem = OpenRoom | GrantPages | FailRoom | RefuseRoom | SumPrompt
 ThreadItem = Resolved | Report
 DecodeItem = LoopItem | ThreadItem
 
@@ -103,6 +111,9 @@ class DecodeControl(ControlLoop[DecodeItem]):
             case RefuseRoom():
                 if (link := self.links.of(item.bootstrap)) is not None:
                     self.links.push(link, frames.Refused(item.room, FailReason.PEER_REFUSED, item.detail))
+            case SumPrompt():
+                for rank in range(self.hub.size):
+                    self.hub.tell(rank, SumPages(item.rid, rank, item.pages))
             case _:
                 self._obey_thread(item)
 
@@ -119,6 +130,8 @@ class DecodeControl(ControlLoop[DecodeItem]):
             case RoomFenced():
                 if (room := self.steps.rooms.get(item.rid)) is not None:
                     self.steps.fenced(room, item.lane)
+            case PagesSummed():
+                self.events.put(Summed(item.rid, item.rank, item.sums))
 
     def _abandon(self, item: DecodeItem, detail: str) -> None:
         room = self.steps.rooms.get(getattr(item, "rid", ""))

@@ -52,6 +52,14 @@ class RefuseRoom:
     detail: str
 
 
+@dataclass(frozen=True, slots=True)
+class SumPrompt:
+    """From the loop: have every rank sum these pages now."""
+
+    rid: str
+    pages: tuple[int, ...]
+
+
 @dataclass(slots=True)
 class DecodeRoom:
     """One transfer into this instance's pages."""

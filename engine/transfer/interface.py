@@ -100,7 +100,16 @@ class Fenced:
     rid: str
 
 
-Event = Paired | Committed | WantPages | Landed | Failed | Fenced
+@dataclass(frozen=True, slots=True)
+class Summed:
+    """Decode: one rank's checksums of the pages that `sum_pages` named: uint32 `[pages, the rank's heads]`."""
+
+    rid: str
+    rank: int
+    sums: bytes
+
+
+Event = Paired | Committed | WantPages | Landed | Failed | Fenced | Summed
 
 
 class Transfer(Protocol):
@@ -187,3 +196,9 @@ class Reader(Transfer, Protocol):
 
     def refuse(self, room: int, bootstrap: str, detail: str) -> None:
         """Tell prefill that this room will not be offered (queue full, draining), so that its leg fails at once."""
+
+    def sum_pages(self, rid: str, pages: list[int]) -> None:
+        """Have every rank sum its heads of these pages of the pool, as they are now.
+
+        A `Summed` of each follows; those of one rank come in the order of asking.
+        """

@@ -49,7 +49,15 @@ class FenceRoom(msgspec.Struct, frozen=True, tag="fence_room"):
     rid: str
 
 
-Order = OpenPeer | ClosePeer | PostRead | FenceRoom
+class SumPages(msgspec.Struct, frozen=True, tag="sum_pages"):
+    """Sum this rank's heads of pages of the pool, as they are now; `PagesSummed` follows."""
+
+    rid: str
+    rank: int
+    pages: tuple[int, ...]
+
+
+Order = OpenPeer | ClosePeer | PostRead | FenceRoom | SumPages
 
 
 class PeerUnusable(msgspec.Struct, frozen=True, tag="peer_unusable"):
@@ -78,4 +86,12 @@ class RoomFenced(msgspec.Struct, frozen=True, tag="room_fenced"):
     rid: str
 
 
-Report = PeerUnusable | ReadFinished | RoomFenced
+class PagesSummed(msgspec.Struct, frozen=True, tag="pages_summed"):
+    """`sums` as `page_checksums` returns them for all heads of the rank."""
+
+    rid: str
+    rank: int
+    sums: bytes
+
+
+Report = PeerUnusable | ReadFinished | RoomFenced | PagesSummed

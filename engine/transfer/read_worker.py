@@ -18,7 +18,7 @@ from threading import Event
 from engine.clock import Clock
 from engine.errors import TransferError
 from engine.kvcache.layout import PageMemory
-from engine.transfer.checksums import differing_page
+from engine.transfer.checksums import differing_page, page_checksums
 from engine.transfer.inbox import Inbox
 from engine.transfer.interface import FailReason
 from engine.transfer.nixl_backend import Agent, Read, ReadState
@@ -27,11 +27,13 @@ from engine.transfer.read_orders import (
     FenceRoom,
     OpenPeer,
     Order,
+    PagesSummed,
     PeerUnusable,
     PostRead,
     ReadFinished,
     Report,
     RoomFenced,
+    SumPages,
 )
 from engine.transfer.runs import Place, descriptors, merge
 
@@ -139,6 +141,8 @@ class ReadWorker:
                     self._report(RoomFenced(order.lane, order.rid))
                 else:
                     peer.fences[order.rid] = self._clock.monotonic() + FENCE_WAIT_S
+            case SumPages():
+                self._report(PagesSummed(order.rid, order.rank, page_checksums(self._pool, order.pages)))
 
     def _connect(self, opened: OpenPeer, generation: int = 0) -> None:
         """Read from this source by a new agent; READs that ran on an older one begin again."""

@@ -16,7 +16,7 @@ from engine.observe.threads import Supervisor
 from engine.transfer.canary import CanaryReader
 from engine.transfer.decode_control import DecodeControl
 from engine.transfer.decode_links import LinkPhase
-from engine.transfer.decode_rooms import FailRoom, GrantPages, OpenRoom, RefuseRoom
+from engine.transfer.decode_rooms import FailRoom, GrantPages, OpenRoom, RefuseRoom, SumPrompt
 from engine.transfer.facade import TransferFacade, prompt_hash
 from engine.transfer.interface import FailReason
 from engine.transfer.rank_link import InstanceRanks
@@ -118,6 +118,10 @@ class DecodeReader(TransferFacade):
     def fail(self, rid: str, reason: FailReason, detail: str) -> None:
         """Ask to end a room; `Failed` follows, or `Landed` when COMMIT was asked before and wins."""
         self._control.inbox.put(FailRoom(rid, reason, detail))
+
+    def sum_pages(self, rid: str, pages: list[int]) -> None:
+        """Have every rank sum its heads of these pages; a `Summed` of each follows."""
+        self._control.inbox.put(SumPrompt(rid, tuple(pages)))
 
     def problems(self) -> list[str]:
         """Return dead threads on any rank, and that no prefill works when there should be one."""

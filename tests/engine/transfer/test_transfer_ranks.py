@@ -13,7 +13,7 @@ from remote_side import RemoteRank
 from transfer_sides import TOKEN, Decode, Prefill, Registry, config_of, eventually
 
 from engine.config import EngineConfig, Role
-from engine.transfer.interface import Committed, Failed, FailReason, Fenced, Landed, Paired, WantPages
+from engine.transfer.interface import Committed, Failed, FailReason, Fenced, Landed, Paired, Summed, WantPages
 from engine.transfer.rank_link import InstanceRanks
 
 PROMPT = list(range(100, 114))
@@ -133,6 +133,28 @@ def test_wrong_bytes_on_one_rank_fail_the_room(sides: Ranked) -> None:
     room = sides.begin("b")
     sides.finish("b")
     assert sides.decode_holds(TARGET, room) == [True, True]
+
+
+def summed(sides: Ranked, rid: str) -> dict[int, bytes]:
+    """Have the target pages summed under a new name; return the sums by rank."""
+    sides.decode.transfer.sum_pages(rid, TARGET)
+    eventually(lambda: len(sides.decode.events_of(rid)) == 2)
+    return {event.rank: event.sums for event in sides.decode.events_of(rid) if isinstance(event, Summed)}
+
+
+@pytest.mark.parametrize("transports", ["default"], indirect=True)
+@pytest.mark.parametrize("sides", [(ONE, TWO)], ids=["1 to 2"], indirect=True)
+def test_every_rank_of_decode_sums_its_own_heads(sides: Ranked) -> None:
+    """What changes on rank 1 after it has landed shows in the sums of rank 1 alone."""
+    sides.begin("a")
+    sides.finish("a")
+    landed = summed(sides, "first")
+    assert [len(landed[rank]) for rank in (0, 1)] == [4 * len(TARGET) * 2, 4 * len(TARGET) * 1]
+    assert summed(sides, "unchanged") == landed
+    sides.others["decode"][0].call("flip", TARGET[2])
+    changed = summed(sides, "changed")
+    assert changed[0] == landed[0]
+    assert changed[1] != landed[1]
 
 
 def restarts(prefill: Prefill) -> float:
