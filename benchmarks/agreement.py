@@ -4,7 +4,9 @@
 
 float32 answers ten chat prompts greedily, past every end token. Each way then reads prompt and answer and says at each
 place what it would have chosen: the same context for all, so that one early difference does not count for all that
-follows. Printed: the share of equal choices, and the largest distance in logits (of float32) of a choice from the best.
+follows. Where two ways are named the first one computes the prompt and its first token, as a prefill, and the second
+goes on from its KV, as a decode. Printed: the share of equal choices, and the largest distance in logits (of float32)
+of a choice from the best.
 """
 
 from __future__ import annotations
@@ -38,14 +40,25 @@ WAYS = {
     "C++ bf16": ("auto", "none"),
     "C++ 4-bit groups": ("auto", "gguf"),
 }
+PAIRS = (
+    *((name, name) for name in WAYS),
+    ("C++ bf16", "C++ 4-bit groups"),
+    ("C++ 4-bit groups", "C++ bf16"),
+)
+"""What prefill and decode compute by."""
 
 
-def forced(model: ForwardPass, dtype: str, prompts: list[list[int]], answers: list[list[int]]) -> Tensor:
+def forced(
+    prefill: ForwardPass, decode: ForwardPass, dtype: str, prompts: list[list[int]], answers: list[list[int]]
+) -> Tensor:
     """Return the logits at every place of every answer, `[places, vocab]`."""
     logits = []
     for prompt, answer in zip(prompts, answers, strict=True):
-        run = PagedRun(model, dtype, tokens=512)
-        logits.append(run.prompt(run.open(), prompt + answer[:-1], chunk=256)[-len(answer) :])
+        run = PagedRun(prefill, dtype, tokens=512)
+        number = run.open()
+        logits.append(run.prompt(number, prompt, chunk=256)[-1:])
+        run.model = decode
+        logits.append(run.prompt(number, answer[:-1], chunk=256))
     return torch.cat(logits)
 
 
@@ -61,14 +74,18 @@ def main() -> None:
     prompts = [tokenizer.encode(text, add_special=True) for text in chats]
     exact = load_model(checkpoint, "float32")
     answers = PagedRun(exact, "float32", tokens=4096).greedy(prompts, options.tokens, chunk=256)
-    reference = forced(exact, "float32", prompts, answers)
+    reference = forced(exact, exact, "float32", prompts, answers)
     best = reference.argmax(-1)
     print(f"{len(best)} places; equal choices, largest distance from float32's best in its logits")
-    for name, (cpu_step, quantization) in WAYS.items():
-        model = load_model(checkpoint, "bfloat16", cpu_step=cpu_step, quantization=quantization)
-        chosen = forced(model, "bfloat16", prompts, answers).argmax(-1)
+    models = {
+        name: load_model(checkpoint, "bfloat16", cpu_step=cpu_step, quantization=quantization)
+        for name, (cpu_step, quantization) in WAYS.items()
+    }
+    for prefill, decode in PAIRS:
+        chosen = forced(models[prefill], models[decode], "bfloat16", prompts, answers).argmax(-1)
         distance = reference.amax(-1) - reference.gather(1, chosen[:, None])[:, 0]
-        print(f"{name:18} {(chosen == best).float().mean():7.1%} {distance.max():6.2f}")
+        name = prefill if prefill == decode else f"{prefill}, {decode}"
+        print(f"{name:28} {(chosen == best).float().mean():7.1%} {distance.max():6.2f}")
 
 
 if __name__ == "__main__":

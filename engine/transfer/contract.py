@@ -1,4 +1,9 @@
-"""What two engines must have in common before the first room (invariant 9)."""
+"""What two engines must have in common before the first room (invariant 9).
+
+Not `--quantization`, nor who computes the step: both sides hold the weights of the same file, and the KV they exchange
+is the same bfloat16, so a prompt by one and an answer by the other is no further from float32's than the less exact of
+the two alone (`benchmarks/agreement.py`). It is a way to serve, too: exact prompts, fast answers.
+"""
 
 from __future__ import annotations
 
