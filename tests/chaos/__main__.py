@@ -2,9 +2,10 @@
 
 The seed replays it.
 
-Parts: aborts (1,000 at random phases), mass (140 in flight aborted at once, 20 times), restarts (50 a side),
-stops (50 a side: 1, 4, 10, 30 s, three ending in kill -9), fuzz (100,000 frames on each control socket),
-mixed (30 minutes of all), states (the exploration of the tables with three frames in flight).
+Parts: aborts (1,000 at random phases), mass (140 in flight aborted at once, 20 times), restarts (50 of one side, then
+50 of the other), stops (50 a side: 1, 4, 10, 30 s, three ending in kill -9), fuzz (100,000 frames on each control
+socket), mixed (30 minutes of all), states (the exploration of the tables: one room with three frames in flight, and two
+rooms). What was not restarted is measured before and after: descriptors, threads, children, memory.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 
 from tests.chaos.events import (
     RECOVERY_LIMIT_S,
+    Verdict,
     abort_storm,
     frames_heard,
     judge,
@@ -28,8 +30,10 @@ from tests.chaos.events import (
     restart,
     stop_and_continue,
 )
+from tests.chaos.footprint import Lives
 from tests.chaos.hostile import HostilePrefill, assail_prefill, hostile_prefill
 from tests.chaos.load import Case, Load, make_cases
+from tests.chaos.states import explore_states
 from tests.serving.rig import Pair, engine, free_port, running
 from tests.tiny_model import write_tiny_model
 
@@ -68,6 +72,7 @@ class Run:
     seed: int
     scale: float
     chance: random.Random
+    lives: Lives
     events: int = 0
     recovered_s: list[float] = field(default_factory=list)
 
@@ -76,8 +81,9 @@ class Run:
         return max(1, round(full * self.scale))
 
     def happened(self, what: str, took_s: float | None = None) -> None:
-        """Count an event and say so."""
+        """Count an event, say so, and see what it left on either side."""
         self.events += 1
+        self.lives.note()
         if took_s is not None:
             self.recovered_s.append(took_s)
         print(f"  {self.events:5d} {what}" + ("" if took_s is None else f": proven after {took_s:.1f} s"), flush=True)
@@ -98,8 +104,8 @@ def mass(run: Run) -> None:
 
 
 def restarts(run: Run) -> None:
-    for _ in range(run.times(50)):
-        for name in SIDES:
+    for name in SIDES:
+        for _ in range(run.times(50)):
             run.happened(f"{name} killed", restart(run.sides, name, run.cases[0], run.chance))
 
 
@@ -172,39 +178,37 @@ def play(part: str, seed: int, scale: float, setting: Setting) -> int:
         with running(alone):
             cases = make_cases(alone, seed)
         with deployment(folder, hostile, setting) as sides:
-            run = Run(sides, cases, hostile, seed, scale, random.Random(seed))
+            run = Run(sides, cases, hostile, seed, scale, random.Random(seed), Lives(sides))
             load = Load(sides, cases, seed)
             with load.running():
                 PARTS[part](run)
             verdict = judge(sides)
+    return tell(part, setting, run, load, verdict)
+
+
+def tell(part: str, setting: Setting, run: Run, load: Load, verdict: Verdict) -> int:
+    """Print the tables of a run. 0: unharmed."""
     outcomes = load.tally.outcomes
     lost = outcomes.total() - outcomes["right"] - outcomes["wrong"]
     late = sum(took_s > RECOVERY_LIMIT_S for took_s in run.recovered_s)
     harm = outcomes["wrong"] + outcomes["wedged"] + verdict.leaked + verdict.rooms + verdict.changed + verdict.restarts
+    harm += sum(len(life.grown) for life in run.lives.outlived())
     slowest = f"{max(run.recovered_s):.1f} s" if run.recovered_s else "-"
     print(f"outcomes of the load: {dict(outcomes)}")
     print("| part | setting | seed | events | survived | lost | wrong | wedged | leaked pages | changed prompts |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     print(
-        f"| {part} | {setting} | {seed} | {run.events} | {outcomes['right']} | {lost} "
+        f"| {part} | {setting} | {run.seed} | {run.events} | {outcomes['right']} | {lost} "
         f"| {outcomes['wrong']} | {outcomes['wedged']} | {verdict.leaked} "
         f"| {verdict.changed} of {verdict.rechecked} |"
     )
     print(f"longest outage {load.tally.longest_outage_s:.1f} s; {verdict}")
     print(f"slowest recovery {slowest}, {late} of {len(run.recovered_s)} above {RECOVERY_LIMIT_S:g} s")
+    print("| not restarted | events outlived | descriptors | threads | children | RSS in MB | grown |")
+    print("|---|---|---|---|---|---|---|")
+    for life in run.lives.outlived():
+        print(life.row())
     return 1 if harm or late else 0
-
-
-def explore_states() -> int:
-    """Explore one room with three frames in flight, a restart and a stop; a minute and 1 GB."""
-    sys.path.insert(0, str(Path(__file__).parents[1] / "engine" / "transfer"))
-    from exploration import explore
-    from explored_state import Bounds
-    from explored_world import World
-
-    found = explore(World(Bounds(chunks=1)))
-    print(f"{found.states} states, {found.transitions} transitions, {found.ends} ends, stuck: {found.stuck}")
-    return 0 if found.stuck is None else 1
 
 
 def main() -> int:
