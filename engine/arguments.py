@@ -50,6 +50,8 @@ NUMBERS = (
     Flag("pairing_timeout_s", float, 0.1, 1e6, "SECONDS", "how long a leg waits for its other leg"),
     Flag("silence_timeout_s", float, 0.1, 1e6, "SECONDS", "how long a peer may send no frame"),
     Flag("stuck_timeout_s", float, 0.1, 1e6, "SECONDS", "how long a peer's loop may stand still"),
+    # What it found is stale after 30 s.
+    Flag("canary_every_s", float, 0, 20, "SECONDS", "decode: time between canary READs from a prefill; 0: none"),
 )
 
 

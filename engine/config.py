@@ -75,6 +75,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     pairing_timeout_s: float = 10.0
     silence_timeout_s: float = 5.0
     stuck_timeout_s: float = 30.0
+    canary_every_s: float = 10.0
+    """Decode: time between two canary READs from a prefill; 0: none, and `/health/transfer` knows nothing."""
 
     api_key: str | None = None
     admin_key: str | None = None

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from engine.api.responses import json_response
 from engine.errors import RequestError
 from engine.frontend.generation import ClientGone
-from engine.frontend.scheduler_client import SchedulerSilent
+from engine.frontend.observer_client import SchedulerSilent
 
 log = logging.getLogger(__name__)
 

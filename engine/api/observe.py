@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from engine.api.responses import json_response
 from engine.api.service import Phase, Service, service_of
-from engine.frontend.scheduler_client import SchedulerSilent
+from engine.frontend.observer_client import SchedulerSilent
 from engine.observe.metrics import PREFIX, SampleCollector
 from engine.observe.records import HealthReport, Ledger, LoadReport, PeerTransfer, RoomList, Sample
 

@@ -16,7 +16,8 @@ import msgspec
 import zmq
 import zmq.asyncio
 
-from engine.errors import EngineError, RequestError
+from engine.errors import RequestError
+from engine.frontend.observer_client import ObserverClient, SchedulerSilent
 from engine.messages import (
     Abort,
     Batch,
@@ -38,10 +39,6 @@ Record = TypeVar("Record")
 OBSERVE_TIMEOUT_S = 2.0
 
 
-class SchedulerSilent(EngineError):
-    """The scheduler's observer did not answer in time: it is starting, gone or stopped."""
-
-
 class SchedulerClient:
     """Owner of the API process's sockets; routes deltas to the requests that wait for them."""
 
@@ -59,6 +56,7 @@ class SchedulerClient:
             socket.set_hwm(0)
             socket.linger = 0
             socket.bind(self._address(name))
+        self._observer = ObserverClient(self._context, self._address("observe"))
         self._encoder = msgspec.msgpack.Encoder()
 
     @property
@@ -114,20 +112,7 @@ class SchedulerClient:
 
         Raises SchedulerSilent when no answer comes within `timeout_s`.
         """
-        # A socket per question: an answer that comes too late must not be taken for the next question's.
-        socket = self._context.socket(zmq.REQ)
-        socket.linger = 0
-        try:
-            socket.connect(self._address("observe"))
-            async with asyncio.timeout(timeout_s):
-                await socket.send(self._encoder.encode(Observe(what, argument)))
-                answer = await socket.recv()
-        except TimeoutError as error:
-            message = f"the scheduler did not answer '{what}' within {timeout_s:g} s"
-            raise SchedulerSilent(message) from error
-        finally:
-            socket.close()
-        return msgspec.msgpack.decode(answer, type=record)
+        return await self._observer.ask(Observe(what, argument), record, timeout_s)
 
     async def receive(self) -> None:
         """Route what the scheduler sends, until cancelled. Run as one task; its failure ends the instance."""
@@ -144,6 +129,7 @@ class SchedulerClient:
         """Close the sockets; nothing is sent any more."""
         self._requests.close(linger=0)
         self._outputs.close(linger=0)
+        self._observer.close()
         self._context.destroy(linger=0)
 
     def _route(self, item: Delta | Failure) -> None:

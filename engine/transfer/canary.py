@@ -26,7 +26,6 @@ from engine.transfer.rank_link import RankHub
 from engine.transfer.read_orders import FenceRoom, Order, PostRead, ReadFinished
 from engine.transfer.source_orders import FillCanary, SourceOrder, SourceReport
 
-EVERY_S = 10.0
 LIMIT_S = 5.0
 """A canary that has not ended by then has failed; it is waited for all the same before the next."""
 NONCE_BYTES = 16
@@ -102,13 +101,15 @@ class CanaryReader:
         clock: Clock,
         send: Callable[[Link, Frame], object],
         order: Callable[[int, Order], None],
+        every_s: float,
     ) -> None:
-        """`pages` is rank 0's pool; `page` is the same in those of the other ranks."""
+        """`pages` is rank 0's pool; `page` is the same in those of the other ranks. `every_s` 0: there are none."""
         self._pages = pages
         self._page = page
         self._clock = clock
         self._send = send
         self._order = order
+        self._every_s = every_s
         self._running: _Running | None = None
 
     def tick(self, links: list[Link], now: float) -> None:
@@ -122,10 +123,10 @@ class CanaryReader:
             if running.is_late and not running.is_posted:
                 self._running = None
             return
-        for link in links:
+        for link in links if self._every_s else ():
             is_usable = link.phase is LinkPhase.UP and link.refused is None
             if is_usable and now >= link.next_canary:
-                link.next_canary = now + EVERY_S
+                link.next_canary = now + self._every_s
                 self._running = _Running(link, secrets.token_bytes(NONCE_BYTES), now)
                 self._send(link, Canary(self._running.nonce))
                 return

@@ -74,7 +74,8 @@ class DecodeReader(TransferFacade):
     def use_canary_page(self, page: int) -> None:
         """Read canaries into this page of every pool, which no ledger hands out. Before `start`."""
         send, order = self._control.links.send, self._control.hub.tell
-        self._control.canary = CanaryReader(self._pool, page, self._control.clock, send, order)
+        every_s = self._config.canary_every_s
+        self._control.canary = CanaryReader(self._pool, page, self._control.clock, send, order, every_s)
 
     def peer_transfers(self) -> list[PeerTransfer]:
         """Return what the last canary of each prefill found."""

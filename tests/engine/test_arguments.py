@@ -28,7 +28,7 @@ def test_defaults_are_those_of_the_record() -> None:
 def test_every_setting_has_a_flag() -> None:
     """No field of EngineConfig is out of reach of the command line, but for what is drawn at each start."""
     names = ["--" + flag.field.removesuffix("_s").replace("_", "-") for flag in NUMBERS]
-    numbers = [word for name in names for word in (name, "48")]
+    numbers = [word for name in names for word in (name, "20")]
     config = parse_config(
         ["--model", "m", "--role", "decode", "--peers", "a:1,b:2", "--peers", "c:3", "--served-name", "s",
          "--instance", "i", "--host", "127.0.0.2", "--dtype", "float32", "--cpu-step", "off", "--quantization", "gguf",

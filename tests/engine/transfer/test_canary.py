@@ -8,22 +8,23 @@ from collections.abc import Iterator
 
 import pytest
 from conftest import Pair, make_pair
-from transfer_sides import CANARY_PAGE, eventually
+from transfer_sides import CANARY_PAGE, TOKEN, eventually
 
 from engine.observe.records import PeerTransfer
 from engine.transfer import canary, canary_page
+from engine.transfer.interface import Landed, Paired, WantPages
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Canaries five times a second, given up after 0.5 s."""
-    monkeypatch.setattr(canary, "EVERY_S", 0.2)
+    """Canaries are given up after 0.5 s."""
     monkeypatch.setattr(canary, "LIMIT_S", 0.5)
 
 
 @pytest.fixture
 def pair(quick: None) -> Iterator[Pair]:
-    made = make_pair()
+    """Canaries five times a second."""
+    made = make_pair(canary_every_s=0.2)
     yield made
     made.stop()
 
@@ -68,7 +69,7 @@ def test_a_page_with_other_bytes_fails_on_both_sides(pair: Pair, monkeypatch: py
 def test_a_hanging_data_plane_is_told_from_a_live_control_channel(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Heartbeats go on while READs do not: the canary fails, and is ok again when READs end."""
     monkeypatch.setenv("UCX_TLS", "tcp")
-    made = make_pair()
+    made = make_pair(canary_every_s=0.2)
     try:
         eventually(lambda: states(made) == ["ok", "ok"])
         plane = made.prefill.plane_pid()
@@ -78,5 +79,21 @@ def test_a_hanging_data_plane_is_told_from_a_live_control_channel(quick: None, m
         assert made.decode.transfer.problems() == []
         os.kill(plane, signal.SIGCONT)
         eventually(lambda: states(made) == ["ok", "ok"])
+    finally:
+        made.stop()
+
+
+def test_without_canaries_nothing_is_said_of_the_data_plane(quick: None) -> None:
+    """Interval 0: rooms land, and both sides go on waiting for a canary."""
+    made = make_pair(canary_every_s=0)
+    try:
+        made.prefill.announce("a", 1, [1, 2, 3])
+        made.decode.open("a", 1, [1, 2, 3])
+        made.prefill.await_event(Paired, "a")
+        made.prefill.transfer.ready("a", 0, [0], TOKEN)
+        made.decode.await_event(WantPages, "a")
+        made.decode.transfer.grant("a", [0])
+        made.decode.await_event(Landed, "a")
+        assert states(made) == ["waiting", "waiting"]
     finally:
         made.stop()
