@@ -20,6 +20,8 @@ from pdctl.diagnose.hidden import (
 )
 from pdctl.diagnose.instance_symptoms import instance_symptoms, probe_symptoms
 from pdctl.diagnose.limits import LIMITS
+from pdctl.diagnose.loop_progress import place_of as loop_place
+from pdctl.diagnose.loop_progress import stands_in_a_step_s
 from pdctl.diagnose.pages import ownerless, unfenced
 from pdctl.diagnose.ranks import handle_wait
 from pdctl.diagnose.rooms import abandoned
@@ -151,6 +153,10 @@ class Case:
         given_up = abandoned(view, self.peers(view))
         if given_up is not None:
             found.append(Observed(Symptom.STUCK_SUBSET, view.name, Gauge.INFLIGHT.value, given_up.text, given_up.age_s))
+        stood_s = stands_in_a_step_s(view)
+        if stood_s is not None and stood_s >= LIMITS.patience_s:
+            text = f"the loop of {view.name} stands in one step for {stood_s:.0f} s"
+            found.append(Observed(Symptom.STALLED, view.name, "loop", text, stood_s, loop_place(view)))
         standing = self._standing_executors(view)
         if standing:
             text = f"{standing} executors of {view.name} wait for a transfer in both dumps, without a step"

@@ -43,6 +43,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """KV in use on a system without requests: one chunk or more is a leak, less may be a warm-up request."""
     ownerless_s: float = 2.0
     """Pages of ended requests are free within a moment; two samples this far apart that show them show a leak."""
+    loop_turn_s: float = 0.5
+    """The loop of our engine turns every 0.1 s, idle too; one that has not moved so far stands in a step."""
     host_memory_ratio: float = 3.0
     host_memory_floor_mb: float = 65_536.0
     """Host memory of an idle rank against a rank of its peer: SGLang's ranks hold 5-20 GB."""

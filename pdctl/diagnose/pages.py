@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from pdctl.diagnose.limits import LIMITS
+from pdctl.diagnose.loop_progress import stands_in_a_step_s
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.pdctl_signals import PAGES, QUEUE_AGE, QUEUE_LENGTH
 from pdctl.dialects.signals import Counter, Gauge
@@ -33,9 +34,14 @@ def pages_of(scrape: Exposition | None) -> dict[str, float]:
 
 
 def ownerless(view: InstanceView) -> Held | None:
-    """Return pages that stay with an owner for requests while there is none in either sample."""
+    """Return pages that stay with an owner for requests while there is none in either sample.
+
+    None while a step is under way: it may still write to the pages of who has ended, and they are freed after it.
+    """
     is_long = view.interval_s is not None and view.interval_s >= LIMITS.ownerless_s
-    if not is_long or _requests(view.raw.metrics) != 0 or _requests(view.raw.metrics_prev) != 0:
+    if not is_long or stands_in_a_step_s(view) is not None:
+        return None
+    if _requests(view.raw.metrics) != 0 or _requests(view.raw.metrics_prev) != 0:
         return None
     return next((held for owner in _OF_REQUESTS if (held := _stays(view, owner)) is not None), None)
 

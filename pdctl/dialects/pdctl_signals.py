@@ -10,6 +10,7 @@ PAGES = "pdengine_pages"
 QUEUE_LENGTH = "pdengine_queue_length"
 QUEUE_AGE = "pdengine_queue_oldest_age_seconds"
 TRANSFERS = "pdengine_transfers_total"
+LAST_PROGRESS = "pdengine_last_progress_timestamp_seconds"
 THREAD_ALIVE = "pdengine_thread_alive"
 THREAD_RESTARTS = "pdengine_thread_restarts_total"
 FAILED_ROOMS = (

@@ -122,6 +122,30 @@ def test_pages_without_a_request_are_a_leak(owner: str) -> None:
     assert found(report(PAIR, p__http_toml=health(), **scrapes)) == [("PD0403", "p")]
 
 
+@pytest.mark.parametrize(("moved_s", "is_leak"), [(2.0, True), (0.000_002, False)])
+def test_pages_that_a_step_may_still_write_to_are_no_leak(moved_s: float, is_leak: bool) -> None:
+    """A client that left during a long step, or one that hangs: the pages are freed when the step is done."""
+    said = report(PAIR, d__http_toml=health(), **moved_by(moved_s, scrape({"running": 4})))
+    assert (("PD0403", "d") in found(said)) is is_leak
+
+
+def moved_by(seconds: float, metrics: str) -> dict[str, str]:
+    """Return both scrapes of a decode whose loop moved so much between them, two minutes apart."""
+    moved = "pdengine_last_progress_timestamp_seconds 17959966{:.6f}\n"
+    return {
+        "d__metrics_txt": metrics + moved.format(10 + seconds),
+        "d__metrics_prev_txt": metrics + moved.format(10),
+    }
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(120.0, "unknown"), (0.000_002, "wedged")])
+def test_a_loop_that_stands_in_a_step_is_stalled_work(seconds: float, verdict: str) -> None:
+    """Also when every client has left and all queues are empty; an idle loop turns all the time."""
+    said = report(PAIR, p__http_toml=health(), d__http_toml=health(), **moved_by(seconds, scrape()))
+    assert said.verdict == verdict
+    assert [row.unit for row in said.symptoms] == (["loop"] if verdict == "wedged" else [])
+
+
 @pytest.mark.parametrize("queues", [{"held": 1}, {"ending": 1}])
 def test_pages_of_a_request_are_no_leak(queues: dict[str, int]) -> None:
     """A request in any phase may hold them."""
