@@ -103,24 +103,6 @@ def test_mass_abort(sides: Pair) -> None:
     assert not passes(sides)
 
 
-def test_mass_abort_as_the_field_sees_it(tiny_model_dir: Path, tmp_path: Path) -> None:
-    """--legacy-health: both sides say 200, prefill runs nothing, decode's queue stands at the number in flight."""
-    with pair(tiny_model_dir, tmp_path, "--enable-failpoints", "--legacy-health", *FLAGS) as sides:
-        assert passes(sides)
-        switch(sides.prefill, "mass-abort")
-        offer_without_a_leg(sides)
-        dead = 'pdengine_thread_alive{thread="transfer-control"} 0.0'
-        until(lambda: dead in httpx.get(sides.prefill.url + "/metrics").text, 20, "the thread dead")
-        with ThreadPoolExecutor(3) as pool:
-            hanging = [pool.submit(passes, sides, 40, 8.0) for _ in range(3)]
-            until(lambda: sides.decode.get("/v1/loads")["queues"]["room"] == 3, 5, "three in flight")
-            assert [httpx.get(side.url + "/health").status_code for side in (sides.prefill, sides.decode)] == [200, 200]
-            assert sides.prefill.get("/health")["problems"] == []
-            assert sides.prefill.get("/v1/loads")["running"] == 0
-            assert sides.decode.get("/v1/loads")["running"] == 0
-            assert not any(one.result() for one in hanging)
-
-
 def test_abort_race(sides: Pair) -> None:
     """Prefill's transfer thread dies on a chunk of a room that was aborted, and later prompts are never offered."""
     provoke: Callable[[], None] = lambda: leave(sides, 900, 0.1)  # noqa: E731
