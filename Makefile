@@ -20,7 +20,7 @@ model: $(VENV)/engine.stamp  ## fetch the default model into the cache
 	$(BIN)/python -m pdctl.cli.default_model
 
 test: $(VENV)/test.stamp model  ## all tests
-	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
 
 chaos: $(VENV)/test.stamp  ## one part of the long chaos run: PART=aborts|mass|restarts|stops|fuzz|mixed|states [CHAOS_ARGS='--seed N --tcp --schedule normal --tp 2']
 	$(BIN)/python -m tests.chaos $(PART) $(CHAOS_ARGS)

@@ -2,9 +2,9 @@
 
 A turn: wait for a socket, an inbox item or the next tick; then frames, then inbox, then clocks. Frames come
 before the clocks, so that a process that was stopped itself first reads what waited for it before it calls a
-peer silent. Everything a turn needs is kept on the object: after a crash the supervisor calls `run` again and
-it goes on. Whatever was in hand fails its room, because a lost command would leave a request waiting for
-ever.
+peer silent; links that its peers gave up meanwhile are left before the inbox, so that nothing new is begun on
+them. Everything a turn needs is kept on the object: after a crash the supervisor calls `run` again and it goes
+on. Whatever was in hand fails its room, because a lost command would leave a request waiting for ever.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.kvcache.layout import KVLayout
 from engine.observe.journal import Journal
-from engine.transfer.clocks import OWN_PAUSE_S, PeerPulse
+from engine.transfer.clocks import HEARTBEAT_S, OWN_PAUSE_S, PeerPulse
 from engine.transfer.contract import full_contract, pools_of
 from engine.transfer.control_key import ControlKey
 from engine.transfer.counters import TransferCounters
@@ -108,6 +108,10 @@ class ControlLoop(ABC, Generic[Item]):
         """Heartbeats, repeats, clocks."""
 
     @abstractmethod
+    def _given_up(self, detail: str) -> None:
+        """Act on a silence of our own for which every peer has forgotten us, before anything new is begun."""
+
+    @abstractmethod
     def _leave(self) -> None:
         """Say GOODBYE and close the sockets."""
 
@@ -119,17 +123,25 @@ class ControlLoop(ABC, Generic[Item]):
         remaining_ms = (self._next_tick - self.clock.monotonic()) * 1000
         poller.poll(math.ceil(min(max(remaining_ms, 0), TICK_MS)))
         self._receive()
+        self._notice_own_pause()
         self.inbox.settle()
         while (item := self.inbox.take()) is not None:
             self._guarded(self._obey, item, self._abandon)
         now = self.clock.monotonic()
         if now >= self._next_tick:
-            paused_s = now - self._next_tick
-            if paused_s > OWN_PAUSE_S:
-                for pulse in self._pulses():
-                    pulse.forgive(paused_s)
             self._next_tick = now + TICK_MS / 1000
             self._tick(now)
+
+    def _notice_own_pause(self) -> None:
+        now = self.clock.monotonic()
+        paused_s = now - self._next_tick
+        if paused_s <= OWN_PAUSE_S:
+            return
+        self._next_tick = now
+        for pulse in self._pulses():
+            pulse.forgive(paused_s)
+        if paused_s > self.config.silence_timeout_s - HEARTBEAT_S:
+            self._given_up(f"this process did not run for {paused_s:.1f} s")
 
     def _guarded(self, handle: Callable[[Item], None], item: Item, abandon: Callable[[Item, str], None]) -> None:
         try:

@@ -163,6 +163,13 @@ class DecodeControl(ControlLoop[DecodeItem]):
         detail = f"the prefill leg of room {room.number} did not come within {waited:g} s"
         self.steps.apply(room, DecodeEvent.EXPIRED, FailReason.PAIRING_TIMEOUT, detail)
 
+    def _given_up(self, detail: str) -> None:
+        # An OFFER on the old link would be refused, and its prefill leg would wait for its pairing clock.
+        for link in self.links.connected():
+            if link.phase is LinkPhase.UP:
+                self.settle_link(LinkLost(FailReason.PEER_GONE, f"{link.instance} gave us up: {detail}"), link)
+                self.links.of(link.bootstrap)
+
     def _leave(self) -> None:
         self.links.leave()
         self.hub.close()

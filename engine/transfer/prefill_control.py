@@ -142,6 +142,9 @@ class PrefillControl(ControlLoop[PrefillItem]):
                 self._expire(room)
         self._bound()
 
+    def _given_up(self, detail: str) -> None:
+        """Wait: decodes dial, and their HELLO on another connection ends the old one."""
+
     def _leave(self) -> None:
         self.peers.leave()
         self.sources.hub.close()

@@ -113,10 +113,13 @@ def test_engine_that_is_never_well(standins: Standins) -> None:
     assert standins.leftovers() == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_interrupted_up_leaves_nothing_running(standins: Standins, number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("number", "prefill"),
+    [(signal.SIGINT, "unwell stubborn"), (signal.SIGTERM, "unwell"), (signal.SIGHUP, "unwell")],
+)
+def test_interrupted_up_leaves_nothing_running(standins: Standins, number: signal.Signals, prefill: str) -> None:
     """By Ctrl-C, `kill` or a closed terminal: also children, and also an engine that ignores SIGTERM."""
-    standins.behave(prefill_0="unwell stubborn", decode_0="crowd")
+    standins.behave(prefill_0=prefill, decode_0="crowd")
     with standins.start("up", "--no-probe") as process:
         assert process.stderr is not None
         eventually(lambda: "prefill-0: waiting (503: loading)" in process.stderr.readline())

@@ -25,6 +25,15 @@ class Served:
 
     home: Path
 
+    def __post_init__(self) -> None:
+        # The C++ step is compiled once for all tests, as for a user who starts engines again.
+        shared = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pdengine"
+        shared.mkdir(parents=True, exist_ok=True)
+        own = self.home / "cache" / "pdengine"
+        own.parent.mkdir(exist_ok=True)
+        if not own.is_symlink():
+            own.symlink_to(shared)
+
     def pdctl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run pdctl to its end; recoveries take longer than other commands."""
         process = self.start(*arguments)

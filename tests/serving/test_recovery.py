@@ -91,6 +91,7 @@ def test_router_that_fails_alone_is_told_with_its_own_step(served: Served) -> No
     served.signal("router", signal.SIGSTOP)
     done = served.json("restart", "decode-0", "--yes", "--force", "--reason", "drill")
     assert done["outcome"] == "router_fails"
+    assert done["verification"]["router"]["sent"] == 1
     cure = served.json("restart", "router", "--yes", "--force", "--reason", "direct requests pass")
     assert cure["outcome"] == "recovered"
 

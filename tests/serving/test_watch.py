@@ -9,6 +9,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ import httpx
 import psutil
 import pytest
 
-from pdctl.deployment.model import Deployment
 from pdctl.watch.alerts import alert_rules
 from tests.ports import free_port
 from tests.serving.rig import Pair, Process, pair, router, until
@@ -74,21 +74,6 @@ def is_confirmed(verdict: str) -> Any:
     return lambda sight: sight["confirmed"] == verdict
 
 
-def test_an_idle_pair_is_proven_by_the_canary_and_its_stop_is_a_wedge(
-    routed: tuple[Pair, Process], tmp_path: Path
-) -> None:
-    """Healthy only once a request has passed; wedged when decode is stopped; healthy when it goes on."""
-    with watched(tmp_path, deployment(routed)) as daemon:
-        sight = daemon.until(is_confirmed("healthy"), 60)
-        assert [one["passed"] for one in sight["canaries"]]
-        with stopped(routed[0].decode):
-            sight = daemon.until(is_confirmed("wedged"), 90)
-            assert sight["causes"][0]["code"] == "PD0305"
-            assert {one["name"]: one["state"] for one in sight["instances"]}["decode-0"] == "stopped"
-        daemon.until(is_confirmed("healthy"), 90)
-    until(routed[0].is_idle, 30, "idle again")
-
-
 def test_a_pair_that_works_alarms_nobody(routed: tuple[Pair, Process], tmp_path: Path) -> None:
     """Streams in flight for some time longer than patience: no judgement says wedged or failing."""
     with load(routed[1], 6), watched(tmp_path, deployment(routed), "--interval", "0.5", "--probe-every", "5") as daemon:
@@ -96,18 +81,6 @@ def test_a_pair_that_works_alarms_nobody(routed: tuple[Pair, Process], tmp_path:
         first = daemon.seen[-1]["at"]
         daemon.until(lambda sight: len(daemon.seen) >= 40 and sight["window_s"] >= 10, 120)
     assert not [sight for sight in daemon.seen if sight["verdict"] in ("wedged", "failing") and sight["at"] >= first]
-
-
-@pytest.fixture
-def prometheus() -> str:
-    """Where Prometheus is; absent, the test is skipped, or fails when CI=true."""
-    found = shutil.which("prometheus")
-    if found is None:
-        message = "prometheus is not here: install Debian's package prometheus"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
-    return found
 
 
 @contextlib.contextmanager
@@ -144,15 +117,57 @@ def firing(url: str) -> set[str]:
     return {one["labels"]["alertname"] for one in answer["data"]["alerts"] if one["state"] == "firing"}
 
 
-def test_a_real_prometheus_alarms_of_a_wedge(routed: tuple[Pair, Process], tmp_path: Path, prometheus: str) -> None:
-    """It scrapes the daemon, and PDWedged fires while decode is stopped, and not before."""
-    target: Deployment = deployment(routed)
-    with watched(tmp_path, target) as daemon:
+def fired(url: str, *names: str) -> set[str]:
+    """Return what fires if all of these do, else nothing."""
+    found = firing(url)
+    return found if found.issuperset(names) else set()
+
+
+@dataclass(frozen=True)
+class Episode:
+    """What the daemon saw, and a Prometheus that scraped it, before, while and after decode was stopped."""
+
+    healthy: dict[str, Any]
+    wedged: dict[str, Any]
+    recovered: dict[str, Any]
+    alarms: list[set[str]]
+    """Before, and while; empty where there is no Prometheus."""
+
+
+@pytest.fixture(scope="module")
+def episode(routed: tuple[Pair, Process], tmp_path_factory: pytest.TempPathFactory) -> Episode:
+    """One wedge for all who look at it."""
+    folder, prometheus = tmp_path_factory.mktemp("episode"), shutil.which("prometheus")
+    with contextlib.ExitStack() as stack:
+        daemon = stack.enter_context(watched(folder, deployment(routed)))
         address = daemon.url.removeprefix("http://").removesuffix("/metrics")
-        with scraping(prometheus, tmp_path, address) as url:
-            daemon.until(is_confirmed("healthy"), 60)
-            assert "PDWedged" not in firing(url)
-            with stopped(routed[0].decode):
-                daemon.until(is_confirmed("wedged"), 90)
-                until(lambda: {"PDWedged", "PDCause"} <= firing(url), 30, "the alerts fire")
+        url = stack.enter_context(scraping(prometheus, folder, address)) if prometheus else ""
+        healthy = daemon.until(is_confirmed("healthy"), 60)
+        alarms = [firing(url)] if url else []
+        with stopped(routed[0].decode):
+            wedged = daemon.until(is_confirmed("wedged"), 90)
+            if url:
+                alarms.append(until(lambda: fired(url, "PDWedged", "PDCause"), 30, "the alerts fire"))
+        recovered = daemon.until(is_confirmed("healthy"), 90)
     until(routed[0].is_idle, 30, "idle again")
+    return Episode(healthy, wedged, recovered, alarms)
+
+
+def test_an_idle_pair_is_proven_by_the_canary_and_its_stop_is_a_wedge(episode: Episode) -> None:
+    """Healthy only once a request has passed; wedged when decode is stopped; healthy when it goes on."""
+    assert [one["passed"] for one in episode.healthy["canaries"]]
+    assert episode.wedged["causes"][0]["code"] == "PD0305"
+    assert {one["name"]: one["state"] for one in episode.wedged["instances"]}["decode-0"] == "stopped"
+    assert episode.recovered["confirmed"] == "healthy"
+
+
+def test_a_real_prometheus_alarms_of_a_wedge(episode: Episode) -> None:
+    """It scrapes the daemon, and PDWedged fires while decode is stopped, and not before."""
+    if not episode.alarms:
+        message = "prometheus is not here: install Debian's package prometheus"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    before, wedged = episode.alarms
+    assert "PDWedged" not in before
+    assert {"PDWedged", "PDCause"} <= wedged

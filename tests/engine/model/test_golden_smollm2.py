@@ -44,7 +44,6 @@ RAW = (
     TEXT,
     TEXT * 4,
     TEXT * 9,
-    "Summary of the following.\n" + TEXT * 16,
     TEXT * 29,
 )
 TOKENS = 12

@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from itertools import count
@@ -139,6 +140,29 @@ def test_a_stopped_prefill_is_noticed_and_recovers(prefill: RemotePrefill, decod
     assert prefill.call("await_event", Failed, "a").reason is FailReason.PEER_GONE
     eventually(lambda: decode.transfer.problems() == [])
     land(prefill, decode, "after")
+
+
+@pytest.mark.parametrize("transports", ["default"], indirect=True)
+def test_a_decode_that_was_given_up_begins_nothing_on_the_old_link(
+    prefill: RemotePrefill, decode: Decode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows by its own clock that it did not run: a room opened meanwhile pairs on a new link, at once."""
+    begin(prefill, decode, "a")
+    control, goes_on = decode.transfer._control, threading.Event()
+    receive = control._receive
+
+    def receive_late() -> None:
+        goes_on.wait()
+        receive()
+
+    monkeypatch.setattr(control, "_receive", receive_late)
+    assert prefill.call("await_event", Failed, "a", 8).reason is FailReason.PEER_SILENT
+    room = next(_rooms)
+    prefill.call("announce", "b", room, PROMPT)
+    decode.open("b", room, PROMPT)
+    goes_on.set()
+    prefill.call("await_event", Paired, "b")
+    assert decode.await_event(Failed, "a").reason is FailReason.PEER_GONE
 
 
 @pytest.mark.parametrize("transports", ["tcp"], indirect=True)
