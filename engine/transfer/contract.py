@@ -1,8 +1,9 @@
 """What two engines must have in common before the first room (invariant 9).
 
 Not `--quantization`, nor who computes the step: both sides hold the weights of the same file, and the KV they exchange
-is the same bfloat16, so a prompt by one and an answer by the other is no further from float32's than the less exact of
-the two alone (`benchmarks/agreement.py`). It is a way to serve, too: exact prompts, fast answers.
+is bfloat16 either way. A prompt by one and an answer by the other is as near to float32 as the less exact alone: of 640
+forced choices 98.4 and 99.1 % are float32's, with 4-bit blocks on both sides 98.6 % (`benchmarks/agreement.py`). And it
+is a way to serve: exact prompts, fast answers.
 """
 
 from __future__ import annotations
