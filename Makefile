@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help up down model test lint format completions corpus bench gpu chaos chaos-recovery mixes clean
+.PHONY: help up down model test lint format completions corpus bench gpu chaos chaos-recovery mixes judgements clean
 .DEFAULT_GOAL := help
 
 help:  ## show this
@@ -27,6 +27,9 @@ chaos: $(VENV)/test.stamp  ## one part of the long chaos run: PART=aborts|mass|r
 
 mixes: $(VENV)/test.stamp  ## random request mixes get the same tokens in every way to serve [MIXES_ARGS='--mixes 200 --model tiny|smollm2']
 	$(BIN)/python -m tests.mixes $(MIXES_ARGS)
+
+judgements: $(VENV)/test.stamp model  ## judge systems in good health, and count the alarms [JUDGEMENTS_ARGS='--count 300 --results FILE']
+	$(BIN)/python -m tests.judgements $(JUDGEMENTS_ARGS)
 
 lint: $(VENV)/test.stamp  ## style, types, import rules, generated files
 	$(BIN)/ruff check .

@@ -98,11 +98,11 @@ def port_base() -> int:
 
 
 @contextlib.contextmanager
-def served_by_pdctl(home: Path, model: Path) -> Iterator[Served]:
-    """Run 1 prefill, 1 decode and a router; nothing is left of them afterwards."""
+def served_by_pdctl(home: Path, model: Path, *arguments: str) -> Iterator[Served]:
+    """Run what `pdctl up` starts with these arguments, 1 prefill, 1 decode and a router without; nothing is left."""
     served = Served(home)
     try:
-        up = served.pdctl("up", "--model", str(model), "--port-base", str(port_base()))
+        up = served.pdctl("up", "--model", str(model), "--port-base", str(port_base()), *arguments)
         assert up.returncode == 0, up.stderr
         yield served
     finally:

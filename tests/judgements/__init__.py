@@ -1,0 +1,1 @@
+"""How often the diagnosis alarms where nothing is wrong: real deployments, real load, judged again and again."""
