@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from pdctl.diagnose.bodies import json
+from pdctl.diagnose.departures import departures
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.rooms import cut_short
 from pdctl.diagnose.symptoms import Observed, Symptom
@@ -48,12 +49,8 @@ def instance_symptoms(view: InstanceView) -> list[Observed]:
         add(Symptom.DAMAGE, "kv", damage[-1].text[:100], len(damage), damage[-1].place)
     if view.events(Event.ROUTER_NO_WORKER, Event.ROUTER_UPSTREAM):
         add(Symptom.REFUSED, "router", "turns requests away or cannot reach a worker")
-    if len(view.events(Event.CLIENT_GONE)) >= LIMITS.client_gone:
-        add(
-            Symptom.CLIENTS_LEFT,
-            "http",
-            f"{len(view.events(Event.CLIENT_GONE))} clients left before the answer",
-        )
+    if left := departures(view):
+        add(Symptom.CLIENTS_LEFT, "http", f"{len(left)} clients left before the answer")
     return found
 
 

@@ -74,6 +74,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     orphan_share: float = 0.5
     same_second_s: float = 2.0
     client_gone: int = 3
+    departures_s: float = 120.0
+    """Clients that left before are past: what they waited for was answered since, or hangs and shows elsewhere."""
     router_refused: int = 2
     fast_failure_s: float = 5.0
     gpu_spin_percent: float = 90.0

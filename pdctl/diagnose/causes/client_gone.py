@@ -11,15 +11,14 @@ from pdctl.diagnose.analyzer import (
 )
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
-from pdctl.diagnose.limits import LIMITS
+from pdctl.diagnose.departures import departures
 from pdctl.diagnose.symptoms import Symptom, is_busy
 from pdctl.diagnose.view import InstanceView
-from pdctl.dialects.signals import Event
 
 
 def _clients_left(case: Case, view: InstanceView) -> Answer:
-    found = view.events(Event.CLIENT_GONE)
-    if len(found) >= LIMITS.client_gone:
+    found = departures(view)
+    if found:
         return yes(
             f"{len(found)} clients left {view.name}: {found[-1].text[:90]}",
             Kind.LOG,
