@@ -146,6 +146,14 @@ def test_a_loop_that_stands_in_a_step_is_stalled_work(seconds: float, verdict: s
     assert [row.unit for row in said.symptoms] == (["loop"] if verdict == "wedged" else [])
 
 
+def test_a_scrape_of_before_shows_no_standing_loop() -> None:
+    """The newest one failed on a busy machine, and the file is that of an earlier sample: its age is not known."""
+    failed = '[[file]]\nname = "metrics.txt"\nstatus = "timeout"\nerror = "no answer within 4 s"\n'
+    files = moved_by(0.000_002, scrape())
+    said = report(PAIR, p__http_toml=health(), d__http_toml=health(), d__capture_toml=failed, **files)
+    assert "loop" not in [row.unit for row in said.symptoms]
+
+
 @pytest.mark.parametrize("queues", [{"held": 1}, {"ending": 1}])
 def test_pages_of_a_request_are_no_leak(queues: dict[str, int]) -> None:
     """A request in any phase may hold them."""
