@@ -33,6 +33,8 @@ def snapshot_and_restart(
     What is restarted is the subject of the established cause, and every peer that would not survive it; without
     such a cause every engine, if you confirm. What serves is left alone. The proof is real requests on every
     affected pair, two at once, and through the router. Where only the router's fail, you are asked to restart it too.
+    Where requests that wait behind one another are all that is wrong, and the engines survive aborts, they are ended
+    first; if requests pass then, nothing is restarted.
 
     \b
     Examples:
