@@ -7,17 +7,12 @@ from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.pdctl_signals import LAST_PROGRESS
 from pdctl.evidence.records import Exposition, Place
 
-SCRAPE = "metrics.txt"
-
 
 def stands_in_a_step_s(view: InstanceView) -> float | None:
     """Return the seconds between the samples where the loop has not moved in them, idle or not; else None.
 
-    Also None for an engine that does not tell, or whose newest scrape failed: what is there then is an older one, and
-    the time between the samples is not theirs. Clocks of two hosts are never compared.
+    Also None for an engine that does not tell. Clocks of two hosts are never compared.
     """
-    if SCRAPE in view.raw.capture.failed:
-        return None
     now, before = _moved_at(view.raw.metrics), _moved_at(view.raw.metrics_prev)
     if now is None or before is None or now - before >= LIMITS.loop_turn_s:
         return None
@@ -26,7 +21,7 @@ def stands_in_a_step_s(view: InstanceView) -> float | None:
 
 def place_of(view: InstanceView) -> Place:
     """Return where it was read."""
-    return Place(f"{view.name}/{SCRAPE}", pointer=LAST_PROGRESS)
+    return Place(f"{view.name}/metrics.txt", pointer=LAST_PROGRESS)
 
 
 def _moved_at(scrape: Exposition | None) -> float | None:

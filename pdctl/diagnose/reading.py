@@ -30,6 +30,9 @@ class Rise(msgspec.Struct, frozen=True):
     place: Place
 
 
+SCRAPE = "metrics.txt"
+
+
 class Readings:
     """The numbers of one instance, translated by the signal tables."""
 
@@ -38,7 +41,8 @@ class Readings:
         self.name = raw.name
         self.role = raw.role
         self.now = evidence.captured_at
-        self.interval_s = evidence.interval_s
+        # Where the newest scrape failed, the file is that of an earlier sample, of no known age.
+        self.interval_s = None if SCRAPE in raw.capture.failed else evidence.interval_s
         self.is_router = raw.role == "router"
 
     def gauge(self, gauge: Gauge) -> Reading | None:
