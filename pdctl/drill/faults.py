@@ -14,6 +14,8 @@ from pdctl.errors import NotProven, Refused
 
 DEAD_S = 60.0
 HANG_S = 60.0
+WRONG_S = 90.0
+LOST = "drill-lost-failure"
 HELD_TOKENS = 400
 HELD_S = 12.0
 """No room in good health waits so long between its last chunk and its end."""
@@ -100,22 +102,30 @@ def lost_failure(stage: Stage) -> None:
     stage.stop_load()
     stage.switch(stage.decode, "lost-failure")
     stage.switch(stage.decode, "starved")
-    body = stage.legs(_prompt(HELD_TOKENS))
+    body = stage.legs(_prompt(HELD_TOKENS)) | {"rid": LOST}
     stage.hold(stage.prefill, "/generate", body, 3600.0)
-    stage.hold(stage.decode, "/generate", body, 2.0).join()
+    stage.hold(stage.decode, "/generate", body, 3600.0)
+    stage.until(lambda: _oldest_held_s(stage) > 0, DEAD_S, "prefill holds the pages")
+    stage.abort(stage.decode, LOST)
     stage.switch(stage.decode, "starved", on=False)
     stage.until(lambda: not stage.get(stage.decode, "/rooms").get("rooms"), DEAD_S, "decode through with it")
 
 
 def is_failure_lost(stage: Stage) -> bool:
     """Return whether prefill has held pages for a while for a room that decode does not know any more."""
-    held_s = stage.get(stage.prefill, "/v1/loads").get("oldest_age_s", {}).get("held", 0.0)
-    return held_s >= HELD_S and not stage.get(stage.decode, "/rooms").get("rooms")
+    return _oldest_held_s(stage) >= HELD_S and not stage.get(stage.decode, "/rooms").get("rooms")
+
+
+def _oldest_held_s(stage: Stage) -> float:
+    """Return for how long prefill has held the pages of a finished prompt for decode."""
+    return float(stage.get(stage.prefill, "/v1/loads").get("oldest_age_s", {}).get("held", 0.0))
 
 
 def corrupt_page(stage: Stage) -> None:
-    """Pages land with wrong bytes, and nobody compares them."""
+    """Pages land with wrong bytes, and nobody compares them; whose answer was wrong complains, and asks no more."""
     stage.switch(stage.decode, "corrupt-page")
+    stage.until(lambda: is_answer_wrong(stage), WRONG_S, "a canary answered wrongly")
+    stage.stop_load()
 
 
 def is_answer_wrong(stage: Stage) -> bool:

@@ -96,6 +96,13 @@ class Stage:
             said = answer.body[:200].decode("utf-8", "replace")
             raise PdctlError(f"{instance.name} does not take failpoint {failpoint}: {answer.describe()} {said}")
 
+    def abort(self, instance: Instance, rid: str) -> None:
+        """End one request on one instance. Raises PdctlError where it does not take that."""
+        with client_for(instance, _ASK) as client:
+            answer = client.post("/abort_request", {"rid": rid})
+        if not answer.ok:
+            raise PdctlError(f"{instance.name} does not end request {rid}: {answer.describe()}")
+
     def get(self, instance: Instance, path: str) -> Any:
         """Return the JSON that an instance answers, whatever its status; an empty object where it does not."""
         with client_for(instance, _ASK) as client:
