@@ -146,12 +146,23 @@ def test_a_loop_that_stands_in_a_step_is_stalled_work(seconds: float, verdict: s
     assert [row.unit for row in said.symptoms] == (["loop"] if verdict == "wedged" else [])
 
 
+FAILED = '[[file]]\nname = "metrics.txt"\nstatus = "timeout"\nerror = "no answer within 4 s"\n'
+"""The newest scrape failed on a busy machine, and the file is that of an earlier sample, of no known age."""
+
+
 def test_a_scrape_of_before_shows_no_standing_loop() -> None:
-    """The newest one failed on a busy machine, and the file is that of an earlier sample: its age is not known."""
-    failed = '[[file]]\nname = "metrics.txt"\nstatus = "timeout"\nerror = "no answer within 4 s"\n'
+    """It may have been taken a moment after the one before it."""
     files = moved_by(0.000_002, scrape())
-    said = report(PAIR, p__http_toml=health(), d__http_toml=health(), d__capture_toml=failed, **files)
+    said = report(PAIR, p__http_toml=health(), d__http_toml=health(), d__capture_toml=FAILED, **files)
     assert "loop" not in [row.unit for row in said.symptoms]
+
+
+@pytest.mark.parametrize(("capture", "symptom"), [({}, "stalled"), ({"d__capture_toml": FAILED}, "suspected")])
+def test_work_that_stands_by_a_scrape_of_before_is_only_suspected(capture: dict[str, str], symptom: str) -> None:
+    """Two decode between two scrapes without a step: how far apart these are decides."""
+    same = scrape(queues={"decoding": 2}) + 'pdengine_queue_oldest_age_seconds{queue="decoding"} 300\n'
+    said = report(PAIR, d__http_toml=health(), d__metrics_txt=same, d__metrics_prev_txt=same, **capture)
+    assert {row.symptom for row in said.symptoms if row.unit == "running"} == {symptom}
 
 
 @pytest.mark.parametrize("queues", [{"held": 1}, {"ending": 1}])
