@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import argparse
 import random
+import signal
 import statistics
+import sys
 import tempfile
 import threading
 import time
@@ -58,7 +60,7 @@ class Probes:
 
     def __init__(self, sides: Pair, paths: tuple[str, ...]) -> None:
         self.answers: Counter[str] = Counter()
-        """By status, or the name of what went wrong."""
+        """By status, with the body where it is not 200, or the name of what went wrong."""
         self._urls = [side.url + path for side in (sides.prefill, sides.decode) for path in paths]
         self._stopping = threading.Event()
 
@@ -78,7 +80,9 @@ class Probes:
         with httpx.Client(timeout=10, trust_env=False, verify=False) as client:
             while not self._stopping.wait(PROBE_EVERY_S):
                 try:
-                    self.answers[str(client.get(url).status_code)] += 1
+                    answer = client.get(url)
+                    why = "" if answer.status_code == 200 else f" {url}: {answer.text}"
+                    self.answers[f"{answer.status_code}{why}"] += 1
                 except httpx.HTTPError as error:
                     self.answers[type(error).__name__] += 1
 
@@ -130,7 +134,7 @@ def told(name: str, costs_s: list[float]) -> float:
 
 
 def keep_asking(sides: Pair, seed: int, until_s: float, done: Counter[int]) -> None:
-    """Send one request after the other, as a router would, and count how they ended."""
+    """Send one request after the other, as a router would, and count how they ended in time."""
     chance = random.Random(seed)
     with httpx.Client(timeout=ANSWER_LIMIT_S, trust_env=False, verify=False) as client, ThreadPoolExecutor(1) as leg:
         while time.monotonic() < until_s:
@@ -138,18 +142,26 @@ def keep_asking(sides: Pair, seed: int, until_s: float, done: Counter[int]) -> N
             sampling = {"max_new_tokens": chance.randrange(4, 64), "temperature": 0, "ignore_eos": True}
             body = sides.legs({"input_ids": ids, "sampling_params": sampling}, chance.getrandbits(62))
             prefill = leg.submit(client.post, sides.prefill.url + "/generate", json=body)
-            done[client.post(sides.decode.url + "/generate", json=body).status_code] += 1
-            prefill.result()
+            try:
+                done[client.post(sides.decode.url + "/generate", json=body).status_code] += 1
+                prefill.result()
+            except httpx.HTTPError:
+                if time.monotonic() < until_s:
+                    raise
+                prefill.exception()  # The pair was ended under both legs.
 
 
 def tell_alarms(model: str, folder: Path, minutes: float) -> None:
     """Saturate a pair and count what its health says."""
     done: Counter[int] = Counter()
-    with pair(model, folder, "--max-running", str(CLIENTS // 3)) as sides:
+    # The pair ends before the clients do: who still waits then waits no longer.
+    with ThreadPoolExecutor(CLIENTS) as pool, pair(model, folder, "--max-running", str(CLIENTS // 3)) as sides:
         probes, until_s = Probes(sides, PATHS), time.monotonic() + 60 * minutes
-        with probes.running(), ThreadPoolExecutor(CLIENTS) as pool:
-            for each in [pool.submit(keep_asking, sides, seed, until_s, done) for seed in range(CLIENTS)]:
-                each.result()
+        asking = [pool.submit(keep_asking, sides, seed, until_s, done) for seed in range(CLIENTS)]
+        with probes.running():
+            time.sleep(until_s - time.monotonic())
+    for each in asking:
+        each.result()
     false = probes.answers.total() - probes.answers["200"]
     print(f"saturated for {minutes:g} min by {CLIENTS} clients: requests by status {dict(done)}")
     print(f"health asked {probes.answers.total()} times: {dict(probes.answers)}; not 200: {false}  target 0")
@@ -163,6 +175,8 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10.0, help="of saturation")
     parser.add_argument("--model", default=None)
     options = parser.parse_args()
+    # So that a run that is ended from outside ends its pair too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     describe_machine()
     model, folder = options.model or model_path(), Path(tempfile.mkdtemp(prefix="health-"))
     if options.rounds:
