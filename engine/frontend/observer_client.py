@@ -46,14 +46,19 @@ class ObserverClient:
         answer = self._open[number] = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(timeout_s):
-                self._socket.send_multipart([number, b"", msgspec.msgpack.encode(question)], zmq.NOBLOCK)
-                self._receive()
+                self._send([number, b"", msgspec.msgpack.encode(question)])
                 return msgspec.msgpack.decode(await answer, type=record)
         except (TimeoutError, zmq.Again) as error:
             message = f"the scheduler did not answer '{question.what}' within {timeout_s:g} s"
             raise SchedulerSilent(message) from error
         finally:
             del self._open[number]
+
+    def _send(self, frames: list[bytes]) -> None:
+        try:
+            self._socket.send_multipart(frames, zmq.NOBLOCK)
+        finally:
+            self._receive()
 
     def _connect(self) -> None:
         # Not before the first question: until the scheduler has bound it, each attempt would be in vain.
