@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import Any
 
 from engine.config import Role
@@ -14,10 +15,16 @@ from engine.transfer.source_orders import ChunkSummed
 log = logging.getLogger(__name__)
 
 
+RACE_S = 0.05
+"""A chunk's sums take a millisecond: an abort that is to meet them would take hundreds of attempts."""
+
+
 def _abort_race(parts: Parts, patches: Patches) -> None:
     report = parts.worker._report
 
     def report_known(item: Any) -> None:
+        if isinstance(item, ChunkSummed):
+            time.sleep(RACE_S)
         if isinstance(item, ChunkSummed) and item.rid not in parts.control.steps.by_rid:
             raise InjectedFault(f"a chunk of {item.rid}, whose room is gone")
         report(item)
@@ -76,7 +83,7 @@ POINTS = (
     Failpoint(
         "abort-race",
         (Role.PREFILL,),
-        "the transfer thread dies on a chunk whose room is gone",
+        "the transfer thread is slow, and dies on a chunk whose room is gone meanwhile",
         "the restart of crashed threads, for the transfer thread",
         _abort_race,
     ),

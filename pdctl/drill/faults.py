@@ -46,7 +46,7 @@ def mass_abort(stage: Stage) -> None:
 def abort_race(stage: Stage) -> None:
     """Clients leave while their prompts are computed, until a chunk meets a room that is gone."""
     stage.switch(stage.prefill, "abort-race")
-    _killed_until_dead(stage, "prefill", "transfer-nixl")
+    _killed_until_dead(stage, "prefill", "transfer-nixl", state="reading")
 
 
 def status_thread(stage: Stage) -> None:
@@ -57,21 +57,23 @@ def status_thread(stage: Stage) -> None:
     stage.start_load(WAITING)
 
 
-def _killed_until_dead(stage: Stage, role: str, thread: str) -> None:
+def _killed_until_dead(stage: Stage, role: str, thread: str, state: str = "") -> None:
+    """Kill agents, each when prefill has a room in that state, until the thread is dead. Raises NotProven."""
     for attempt in range(PROVOCATIONS):
         if thread_is_dead(stage, role, thread):
             stage.start_load(WAITING)
             return
         load = stage.start_load(msgspec.structs.replace(LONG, seed=LONG.seed + attempt))
-        stage.until(lambda: _is_at_work(stage) or thread_is_dead(stage, role, thread), DEAD_S, "prefill at work")
+        stage.until(lambda: _is_at_work(stage, state) or thread_is_dead(stage, role, thread), DEAD_S, "prefill at work")
         stage.say(f"killing the agent: {load.drop_all()} connections dropped at once")
         load.stop()
     raise NotProven(f"{role}'s thread {thread} survived {PROVOCATIONS} killed agents")
 
 
-def _is_at_work(stage: Stage) -> bool:
-    """Return whether prefill has rooms that are not over: who leaves now says ABORT."""
-    return bool(stage.get(stage.prefill, "/rooms").get("rooms"))
+def _is_at_work(stage: Stage, state: str) -> bool:
+    """Return whether prefill has rooms that are not over, in that state if one is named: who leaves says ABORT."""
+    rooms = stage.get(stage.prefill, "/rooms").get("rooms", [])
+    return any(not state or room.get("state") == state for room in rooms)
 
 
 def stuck_handle(stage: Stage) -> None:
