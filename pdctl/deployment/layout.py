@@ -186,7 +186,11 @@ def _with_router_start(router: Instance, deployment: Deployment) -> Instance:
 def _router_argv(router: Instance, deployment: Deployment) -> tuple[str, ...]:
     host, port = host_and_port(router.url)
     argv = [sys.executable, "-m", "smg", "launch", "--host", host, "--port", str(port)]
-    argv += ["--pd-disaggregation", "--policy", "round_robin"]
+    argv += ["--policy", "round_robin"]
+    if unified := deployment.of_role(Role.UNIFIED):
+        argv += ["--worker-urls", *(engine.url for engine in unified)]
+    else:
+        argv += ["--pd-disaggregation"]
     for prefill in deployment.of_role(Role.PREFILL):
         argv += ["--prefill", prefill.url, _peer(prefill).rpartition(":")[2]]
     for decode in deployment.of_role(Role.DECODE):

@@ -204,32 +204,35 @@ def pair(
         yield Pair(prefill, decode, bootstrap)
 
 
-@contextlib.contextmanager
-def router(pair: Pair, folder: Path) -> Iterator[Process]:
-    """Run the real router in front of a pair, with the command line that `pdctl up` gives it."""
-    instances = (
-        Instance(
-            name="prefill-0",
-            role=Role.PREFILL,
-            dialect="pdctl",
-            url=pair.prefill.url,
-            bootstrap_port=pair.bootstrap_port,
-        ),
-        Instance(name="decode-0", role=Role.DECODE, dialect="pdctl", url=pair.decode.url),
-        Instance(
-            name="router",
-            role=Role.ROUTER,
-            dialect="smg",
-            url=f"http://127.0.0.1:{free_port()}",
-            metrics_url=f"http://127.0.0.1:{free_port()}/metrics",
-            manager="shim",
-        ),
+def instances(pair: Pair) -> tuple[Instance, ...]:
+    """Return what a deployment file says of a pair."""
+    prefill = Instance(
+        name="prefill-0",
+        role=Role.PREFILL,
+        dialect="pdctl",
+        url=pair.prefill.url,
+        bootstrap_port=pair.bootstrap_port,
     )
-    deployment = with_starts(Deployment(name="test", model="test", instances=instances), model="none", cores=1)
-    smg = deployment.router
-    assert smg is not None
-    assert smg.start is not None
-    process = Process("router", list(smg.start), smg.url, folder / "router.log")
+    return prefill, Instance(name="decode-0", role=Role.DECODE, dialect="pdctl", url=pair.decode.url)
+
+
+@contextlib.contextmanager
+def router(engines: Pair | tuple[Instance, ...], folder: Path) -> Iterator[Process]:
+    """Run the real router in front of engines, with the command line that `pdctl up` gives it."""
+    port = free_port()
+    smg = Instance(
+        name="router",
+        role=Role.ROUTER,
+        dialect="smg",
+        url=f"http://127.0.0.1:{port}",
+        metrics_url=f"http://127.0.0.1:{free_port()}/metrics",
+        manager="shim",
+    )
+    workers = instances(engines) if isinstance(engines, Pair) else engines
+    deployment = with_starts(Deployment(name="test", model="test", instances=(*workers, smg)), model="none", cores=1)
+    start = deployment.instances[-1].start
+    assert start is not None
+    process = Process("router", list(start), smg.url, folder / f"router-{port}.log")
     try:
         process.start().wait_ready("/readiness")
         yield process

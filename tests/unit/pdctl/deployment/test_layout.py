@@ -74,6 +74,17 @@ def test_router_knows_every_engine() -> None:
     assert "--model-alias default=smollm2" in command
 
 
+def test_router_before_engines_without_a_split() -> None:
+    """Plain workers, no legs."""
+    unified, _, router = (msgspec.structs.replace(i, start=None, env={}) for i in laid_out().instances)
+    unified = msgspec.structs.replace(unified, role=Role.UNIFIED, bootstrap_port=None)
+    filled = layout.with_starts(Deployment(name="d", model="m", instances=(unified, router)), model="/m", cores=2)
+    assert filled.router is not None and filled.router.start is not None
+    command = " ".join(filled.router.start)
+    assert "--worker-urls http://127.0.0.1:30000 --prometheus-host" in command
+    assert "--pd-disaggregation" not in command
+
+
 def test_router_asks_engines_without_a_proxy() -> None:
     """A proxy of the environment is kept from loopback and from engines elsewhere; a file that says else wins."""
     prefill, decode, router = (msgspec.structs.replace(i, start=None, env={}) for i in laid_out().instances)
