@@ -67,6 +67,13 @@ def test_a_page_that_changes_on_one_rank_is_counted_there(sides: Pair, rank: int
     ask(sides, tokens=4)
     rechecked, changed = counts(sides, "rechecked"), counts(sides, "changed")
     assert rechecked[0] == rechecked[1] > 0
-    ask(sides, 150, sides.decode.get("/server_info")["rank_pids"][rank])
-    assert counts(sides, "rechecked") == [count + 1 for count in rechecked]
-    assert counts(sides, "changed") == [count + (each == rank) for each, count in enumerate(changed)]
+
+    def is_counted() -> bool:
+        ask(sides, 150, sides.decode.get("/server_info")["rank_pids"][rank])
+        return counts(sides, "changed")[rank] > changed[rank]
+
+    # In a crowd the damage may come before the first sums, or after the last token.
+    until(is_counted, 60, "the damage between the two sums of a request")
+    again = counts(sides, "rechecked")
+    assert again[0] == again[1] > rechecked[0]
+    assert counts(sides, "changed")[1 - rank] == changed[1 - rank]
