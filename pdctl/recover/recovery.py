@@ -110,7 +110,8 @@ def _acted(run: _Run, proposal: Proposal, targets: tuple[plan.Target, ...], choi
             notes.note(Step.SNAPSHOT)
             kept = run.operations.snapshot()
             run.phases.lap("snapshot")
-            cured = _mildly_cured(run, whole, proposal.abort_first) if proposal.abort_first else None
+        if proposal.abort_first:
+            cured = _mildly_cured(run, whole, proposal.abort_first)
         if cured is None:
             following.hand_over(whole)
     except (KeyboardInterrupt, PdctlError):

@@ -24,6 +24,7 @@ from tests.ports import free_port
 START_LIMIT_S = 90.0
 STOP_LIMIT_S = 10.0
 POLL_S = 0.05
+VERSION = "0.1.0"
 
 ENVIRONMENT = {
     "OMP_WAIT_POLICY": "passive",
@@ -210,10 +211,12 @@ def instances(pair: Pair) -> tuple[Instance, ...]:
         name="prefill-0",
         role=Role.PREFILL,
         dialect="pdctl",
+        version=VERSION,
         url=pair.prefill.url,
         bootstrap_port=pair.bootstrap_port,
     )
-    return prefill, Instance(name="decode-0", role=Role.DECODE, dialect="pdctl", url=pair.decode.url)
+    decode = Instance(name="decode-0", role=Role.DECODE, dialect="pdctl", version=VERSION, url=pair.decode.url)
+    return prefill, decode
 
 
 @contextlib.contextmanager

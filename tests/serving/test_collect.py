@@ -37,15 +37,7 @@ def pair(tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def deployed(pair: rig.Pair) -> Deployment:
-    prefill = Instance(
-        name="prefill-0",
-        role=Role.PREFILL,
-        dialect="pdctl",
-        url=pair.prefill.url,
-        bootstrap_port=pair.bootstrap_port,
-    )
-    decode = Instance(name="decode-0", role=Role.DECODE, dialect="pdctl", url=pair.decode.url)
-    return Deployment(name="lab", model="test", instances=(prefill, decode))
+    return Deployment(name="lab", model="test", instances=rig.instances(pair))
 
 
 def collected(

@@ -17,7 +17,7 @@ from pdctl.deployment.model import Deployment, Instance, Role
 from pdctl.probe import Output, Stage, Verdict, prove
 from pdctl.probe.scoring import score, token_ids
 from tests.cli.pdctl_process import run
-from tests.serving.rig import Pair, Process, pair, router, until
+from tests.serving.rig import Pair, Process, instances, pair, router, until
 from tests.tiny_model import HEAD_DIM, KV_HEADS, LAYERS
 
 PAGE_BYTES = 16 * LAYERS * 2 * KV_HEADS * HEAD_DIM * 8
@@ -34,19 +34,8 @@ def routed(tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> It
 
 def deployment(routed: tuple[Pair, Process]) -> Deployment:
     sides, smg = routed
-    common = {"dialect": "pdctl", "version": "0.1.0"}
-    instances = (
-        Instance(
-            name="prefill-0",
-            role=Role.PREFILL,
-            url=sides.prefill.url,
-            bootstrap_port=sides.bootstrap_port,
-            **common,  # type: ignore[arg-type]
-        ),
-        Instance(name="decode-0", role=Role.DECODE, url=sides.decode.url, **common),  # type: ignore[arg-type]
-        Instance(name="router", role=Role.ROUTER, dialect="smg", url=smg.url),
-    )
-    return Deployment(name="test", model="test", instances=instances)
+    smg_itself = Instance(name="router", role=Role.ROUTER, dialect="smg", url=smg.url)
+    return Deployment(name="test", model="test", instances=(*instances(sides), smg_itself))
 
 
 @pytest.mark.parametrize("direct", [False, True])
