@@ -21,11 +21,11 @@ import numpy as np
 import transfer_sides as sides
 
 from engine.kvcache.pool import KVLayout
-from engine.transfer.checksums import page_checksums
-from engine.transfer.head_runs import head_runs
+from engine.transfer.data.checksums import page_checksums
+from engine.transfer.data.nixl_backend import Agent, ReadState
+from engine.transfer.data.runs import Descriptors, Place, descriptors, merge
 from engine.transfer.interface import Committed, Landed, Paired, WantPages
-from engine.transfer.nixl_backend import Agent, ReadState
-from engine.transfer.runs import Descriptors, Place, descriptors, merge
+from engine.transfer.protocol.head_runs import head_runs
 
 LAYOUT = KVLayout(layers=30, kv_heads=3, pages=256, page_size=16, head_dim=64, dtype="bfloat16", item_bytes=2)
 PAGES = 32

@@ -13,7 +13,7 @@ import msgspec
 from engine.config import EngineConfig, Role, Schedule
 from engine.errors import ConfigError
 from engine.frontend.rendezvous import split_peer
-from engine.transfer.control_key import ControlKey
+from engine.transfer.control.control_key import ControlKey
 
 DEFAULT_PORTS = {Role.PREFILL: 30000, Role.DECODE: 30002, Role.UNIFIED: 30000}
 DTYPES = ("bfloat16", "float32", "float64")

@@ -10,7 +10,7 @@ from starlette.routing import Route
 from engine.api.errors import HANDLERS
 from engine.api.responses import json_response
 from engine.api.service import Service, service_of
-from engine.transfer.registry import RegistryRecord
+from engine.transfer.control.registry import RegistryRecord
 
 
 async def registry(request: Request) -> Response:

@@ -6,9 +6,9 @@ from typing import Any
 
 from engine.config import Role
 from engine.failpoints.parts import Failpoint, InjectedFault, Parts, Patches
-from engine.transfer import frames
-from engine.transfer.frames import Abort, Committed, Failed, Frame, Gone, Ready
-from engine.transfer.rooms import Action
+from engine.transfer.protocol import frames
+from engine.transfer.protocol.frames import Abort, Committed, Failed, Frame, Gone, Ready
+from engine.transfer.protocol.rooms import Action
 
 
 def _mass_abort(parts: Parts, patches: Patches) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 from engine.config import Role
 from engine.failpoints.parts import Failpoint, InjectedFault, Parts, Patches
-from engine.transfer.read_orders import PostRead
-from engine.transfer.source_orders import ChunkSummed
+from engine.transfer.data.read_orders import PostRead
+from engine.transfer.data.source_orders import ChunkSummed
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from engine.scheduler.rank import instance_ranks, load_rank
 from engine.scheduler.rank_links import Context, Leave, Loaded, PlanSource, StepDone
 
 if TYPE_CHECKING:
-    from engine.transfer.rank_side import RankTransfer
+    from engine.transfer.data.rank_side import RankTransfer
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Follower:
         if config.role is Role.UNIFIED:
             return None
         # Imported here: NIXL takes 0.2 s and 60 MB, and a unified instance has no use for it.
-        from engine.transfer.rank_side import rank_transfer
+        from engine.transfer.data.rank_side import rank_transfer
 
         ranks = instance_ranks(config, self._rank.checkpoint.config, run_dir)
         return rank_transfer(config, self._rank.number, self._rank.pool, ranks, self._clock, self._supervisor)

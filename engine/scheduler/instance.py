@@ -134,8 +134,8 @@ class Instance:
         if self._config.role is Role.UNIFIED:
             return Unified(self._book)
         # Imported here: NIXL takes 0.2 s and 60 MB, and a unified instance has no use for it.
-        from engine.transfer.reader import DecodeReader
-        from engine.transfer.source import PrefillSource
+        from engine.transfer.decode.reader import DecodeReader
+        from engine.transfer.prefill.source import PrefillSource
 
         ranks = instance_ranks(self._config, rank.checkpoint.config, self._run_dir)
         arguments = (self._config, rank.pool, self._contract, self._clock, self._book.journal, self._supervisor, ranks)

@@ -21,7 +21,7 @@ from engine.parallel.group import join_group
 from engine.scheduler.rank_links import OtherRanks
 from engine.scheduler.runner import Runner, StepResult
 from engine.scheduler.step_plan import StepPlan
-from engine.transfer.rank_link import InstanceRanks
+from engine.transfer.data.rank_link import InstanceRanks
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
@@ -89,7 +89,7 @@ def kv_layout(config: EngineConfig, model: ModelConfig, kv_heads: int) -> KVLayo
     return KVLayout(
         layers=model.layers,
         kv_heads=kv_heads,
-        # One more than the ledger knows: the page of the canary, see `engine.transfer.canary`.
+        # One more than the ledger knows: the page of the canary, see `engine.transfer.control.canary`.
         pages=config.kv_tokens // config.page_size + (config.role is not Role.UNIFIED),
         page_size=config.page_size,
         head_dim=model.head_dim,

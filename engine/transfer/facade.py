@@ -9,7 +9,7 @@ from typing import Any
 
 from engine.observe.records import Sample
 from engine.observe.threads import Supervisor
-from engine.transfer.control import ControlLoop
+from engine.transfer.control.loop import ControlLoop
 from engine.transfer.interface import Event
 
 STOP_TIMEOUT_S = 3.0

@@ -21,7 +21,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     page_size: str | None = None
     kv_cache_dtype: str | None = None
     contract: dict[str, str] = {}
-    """Of our own engine (engine/transfer/contract.py): field -> value. Engines that differ in one refuse each other."""
+    """Of our own engine (engine/transfer/protocol/contract.py): field -> value. Who differs in one is refused."""
 
     def place(self, key: str) -> Place:
         """Return where a value stands."""

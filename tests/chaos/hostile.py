@@ -13,10 +13,10 @@ import httpx
 import msgspec
 import zmq
 
-from engine.transfer import frames
-from engine.transfer.frames import Envelope, Frame, encode
+from engine.transfer.control.registry import RegistryRecord
 from engine.transfer.interface import FailReason, FirstToken
-from engine.transfer.registry import RegistryRecord
+from engine.transfer.protocol import frames
+from engine.transfer.protocol.frames import Envelope, Frame, encode
 
 ROOMS = 50
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from engine import PROTOCOL_VERSION
 from engine.messages import TokenLogprob
-from engine.transfer import frames
-from engine.transfer.frames import MAX_FRAME_BYTES, BadFrame, Envelope, Kind, decode, encode
 from engine.transfer.interface import FirstToken
+from engine.transfer.protocol import frames
+from engine.transfer.protocol.frames import MAX_FRAME_BYTES, BadFrame, Envelope, Kind, decode, encode
 
 VERSION = bytes([PROTOCOL_VERSION])
 rooms = st.integers(0, 2**63 - 1)

@@ -9,7 +9,7 @@ import pytest
 from engine.config import Role
 from engine.kvcache.pool import KVLayout, KVPool
 from engine.scheduler.recheck import PromptRecheck
-from engine.transfer.checksums import page_checksums
+from engine.transfer.data.checksums import page_checksums
 from engine.transfer.interface import FirstToken, Landed, Summed, WantPages
 from tests.engine.scheduler.building import Rig, generate
 

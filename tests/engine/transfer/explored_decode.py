@@ -7,9 +7,15 @@ from collections.abc import Iterator, Mapping
 from explored_prefill import put, say
 from explored_state import TO_PREFILL, Around, Bounds, Frame, Room, answered, check, forgotten
 
-from engine.transfer.frames import Kind
-from engine.transfer.meaning import DECODE_HEARS, DECODE_HEARS_ACK_OF, DECODE_HEARS_NACK_OF, DECODE_SENDS, FORGETS
-from engine.transfer.rooms import Action, DecodeEvent, DecodeState, Entry
+from engine.transfer.protocol.frames import Kind
+from engine.transfer.protocol.meaning import (
+    DECODE_HEARS,
+    DECODE_HEARS_ACK_OF,
+    DECODE_HEARS_NACK_OF,
+    DECODE_SENDS,
+    FORGETS,
+)
+from engine.transfer.protocol.rooms import Action, DecodeEvent, DecodeState, Entry
 
 D, DE, A = DecodeState, DecodeEvent, Action
 DecodeTable = Mapping[DecodeState, Mapping[DecodeEvent, Entry]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from engine.transfer.frames import Kind
-from engine.transfer.rooms import DecodeState, PrefillState
+from engine.transfer.protocol.frames import Kind
+from engine.transfer.protocol.rooms import DecodeState, PrefillState
 
 TO_PREFILL, TO_DECODE = "prefill", "decode"
 SIDES = (TO_PREFILL, TO_DECODE)

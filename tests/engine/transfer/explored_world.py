@@ -24,7 +24,7 @@ from explored_decode import DecodeHalf, DecodeTable
 from explored_prefill import PrefillHalf, PrefillTable
 from explored_state import NOWHERE, OVER, SIDES, TO_DECODE, TO_PREFILL, Around, Bounds, Link, Room, State, settled
 
-from engine.transfer.rooms import DECODE, PREFILL
+from engine.transfer.protocol.rooms import DECODE, PREFILL
 
 
 class Change(NamedTuple):

@@ -13,12 +13,12 @@ from transfer_sides import Decode, OtherRank, Prefill, Registry, Side
 
 from engine.config import EngineConfig
 from engine.kvcache.pool import KVPool
-from engine.transfer.contract import layout_of
-from engine.transfer.frames import Geometry
-from engine.transfer.head_runs import head_runs
-from engine.transfer.nixl_backend import Agent, ReadState
-from engine.transfer.rank_link import InstanceRanks
-from engine.transfer.runs import Place, Run, descriptors, merge
+from engine.transfer.data.nixl_backend import Agent, ReadState
+from engine.transfer.data.rank_link import InstanceRanks
+from engine.transfer.data.runs import Place, Run, descriptors, merge
+from engine.transfer.protocol.contract import layout_of
+from engine.transfer.protocol.frames import Geometry
+from engine.transfer.protocol.head_runs import head_runs
 
 # Children are forked from a process that has torch but neither threads nor NIXL: 0.1 s instead of 3 s each.
 _context = multiprocessing.get_context("forkserver")

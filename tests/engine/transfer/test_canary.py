@@ -11,7 +11,8 @@ from conftest import Pair, make_pair
 from transfer_sides import CANARY_PAGE, TOKEN, eventually
 
 from engine.observe.records import PeerTransfer
-from engine.transfer import canary, canary_page
+from engine.transfer.control import canary
+from engine.transfer.data import canary_page
 from engine.transfer.interface import Landed, Paired, WantPages
 
 

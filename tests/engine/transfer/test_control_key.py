@@ -8,7 +8,7 @@ import pytest
 import zmq
 from transfer_sides import TOKEN, Decode, Prefill, Registry, eventually
 
-from engine.transfer.control_key import ControlKey
+from engine.transfer.control.control_key import ControlKey
 from engine.transfer.interface import Committed, Failed, Landed, Paired, WantPages
 
 PROMPT = list(range(100, 114))

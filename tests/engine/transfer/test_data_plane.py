@@ -14,12 +14,12 @@ from transfer_sides import LAYOUT, TOKEN, WAIT_S, Decode, Prefill, Registry, eve
 
 from engine.clock import SystemClock
 from engine.kvcache.pool import KVPool
-from engine.transfer.checksums import page_checksums
+from engine.transfer.data.checksums import page_checksums
+from engine.transfer.data.plane_messages import SLICE_PAGES
+from engine.transfer.data.source_orders import Chunk, ChunkSummed, SourceChanged, SourceReport
+from engine.transfer.data.source_worker import SourceWorker
 from engine.transfer.inbox import Inbox
 from engine.transfer.interface import Committed, Landed, Paired, WantPages
-from engine.transfer.plane_messages import SLICE_PAGES
-from engine.transfer.source_orders import Chunk, ChunkSummed, SourceChanged, SourceReport
-from engine.transfer.source_worker import SourceWorker
 
 PROMPT = list(range(100, 114))
 SOURCE = [10, 11, 30, 3]

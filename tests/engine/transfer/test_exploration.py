@@ -13,7 +13,16 @@ from explored_decode import DecodeHalf
 from explored_state import NOWHERE, Bounds, Broken, Room, State
 from explored_world import World
 
-from engine.transfer.rooms import DECODE, PREFILL, Action, DecodeEvent, DecodeState, Entry, PrefillEvent, PrefillState
+from engine.transfer.protocol.rooms import (
+    DECODE,
+    PREFILL,
+    Action,
+    DecodeEvent,
+    DecodeState,
+    Entry,
+    PrefillEvent,
+    PrefillState,
+)
 
 P, D, PE, DE, A = PrefillState, DecodeState, PrefillEvent, DecodeEvent, Action
 SMALL = Bounds(chunks=1, in_flight=1)

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from engine.kvcache.pool import KVLayout, KVPool
 from engine.parallel.deal import split
-from engine.transfer.checksums import differing_page, page_checksums, sums_of_heads
-from engine.transfer.contract import full_contract, mismatch, pools_of, ranks_mismatch
-from engine.transfer.head_runs import HeadRun, absent_heads, head_runs
-from engine.transfer.runs import Place, descriptors, merge
+from engine.transfer.data.checksums import differing_page, page_checksums, sums_of_heads
+from engine.transfer.data.runs import Place, descriptors, merge
+from engine.transfer.protocol.contract import full_contract, mismatch, pools_of, ranks_mismatch
+from engine.transfer.protocol.head_runs import HeadRun, absent_heads, head_runs
 
 LAYOUT = KVLayout(layers=2, kv_heads=1, pages=6, page_size=2, head_dim=2, dtype="float32", item_bytes=4)
 SOURCE_PAGES, READER_PAGES = [4, 5, 1], [0, 1, 3]

@@ -12,11 +12,9 @@ from transfer_sides import eventually
 
 from engine.clock import SystemClock
 from engine.errors import TransferError
-from engine.transfer import rank_link
-from engine.transfer.inbox import Inbox
-from engine.transfer.interface import FirstToken
-from engine.transfer.rank_link import InstanceRanks, RankHub, RankPort, RankState
-from engine.transfer.source_orders import (
+from engine.transfer.data import rank_link
+from engine.transfer.data.rank_link import InstanceRanks, RankHub, RankPort, RankState
+from engine.transfer.data.source_orders import (
     CanaryFilled,
     Chunk,
     ChunkSummed,
@@ -25,6 +23,8 @@ from engine.transfer.source_orders import (
     SourceReport,
     Stir,
 )
+from engine.transfer.inbox import Inbox
+from engine.transfer.interface import FirstToken
 
 CHUNK = Chunk("a", 4, (1, 2), FirstToken(token_id=7, logprob=None, finish="stop", cached_tokens=3))
 REPORTS = [SourceChanged(2, b"metadata", 4096), ChunkSummed(CHUNK, b"\1\2\3\4"), CanaryFilled(b"nonce")]

@@ -8,11 +8,9 @@ import pytest
 
 from engine.errors import TransferError
 from engine.kvcache.pool import KVLayout, KVPool
-from engine.transfer.checksums import page_checksums
-from engine.transfer.head_runs import HeadRun
-from engine.transfer.interface import FailReason
-from engine.transfer.nixl_backend import Read, ReadState
-from engine.transfer.read_orders import (
+from engine.transfer.data.checksums import page_checksums
+from engine.transfer.data.nixl_backend import Read, ReadState
+from engine.transfer.data.read_orders import (
     ClosePeer,
     FenceRoom,
     OpenPeer,
@@ -21,8 +19,10 @@ from engine.transfer.read_orders import (
     Report,
     RoomFenced,
 )
-from engine.transfer.read_worker import FENCE_WAIT_S, ReadWorker
-from engine.transfer.runs import Descriptors, Place
+from engine.transfer.data.read_worker import FENCE_WAIT_S, ReadWorker
+from engine.transfer.data.runs import Descriptors, Place
+from engine.transfer.interface import FailReason
+from engine.transfer.protocol.head_runs import HeadRun
 
 LAYOUT = KVLayout(layers=1, kv_heads=1, pages=8, page_size=2, head_dim=2, dtype="float32", item_bytes=4)
 HEADS = HeadRun(source_rank=0, reader_rank=0, source_head=0, reader_head=0, count=1)

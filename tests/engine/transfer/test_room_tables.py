@@ -1,10 +1,10 @@
-"""The tables of `engine.transfer.rooms`."""
+"""The tables of `engine.transfer.protocol.rooms`."""
 
 from __future__ import annotations
 
 import pytest
 
-from engine.transfer.rooms import (
+from engine.transfer.protocol.rooms import (
     DECODE,
     PREFILL,
     Action,

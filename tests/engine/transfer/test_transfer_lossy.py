@@ -10,10 +10,10 @@ import pytest
 from conftest import Pair, make_pair
 from transfer_sides import TOKEN, Decode, Prefill, Registry, eventually
 
-from engine.transfer import frames
-from engine.transfer.channel import DecodeChannel, PrefillChannel, Sent
+from engine.transfer.control.channel import DecodeChannel, PrefillChannel, Sent
 from engine.transfer.interface import Committed, Failed, FailReason, Fenced, Landed, Paired, WantPages
-from engine.transfer.rooms import PrefillState
+from engine.transfer.protocol import frames
+from engine.transfer.protocol.rooms import PrefillState
 
 PROMPT = list(range(8))
 ROOMS = 24

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.kvcache.pool import KVLayout, KVPool
-from engine.transfer import frames
-from engine.transfer.checksums import differing_page, page_checksums
-from engine.transfer.clocks import RESEND_S, PeerPulse
-from engine.transfer.contract import full_contract, mismatch, pools_of
-from engine.transfer.head_runs import head_runs
-from engine.transfer.outbox import Outbox
-from engine.transfer.registry import RegistryRecord, parse
-from engine.transfer.runs import Place, Run, descriptors, merge
+from engine.transfer.control.registry import RegistryRecord, parse
+from engine.transfer.data.checksums import differing_page, page_checksums
+from engine.transfer.data.runs import Place, Run, descriptors, merge
+from engine.transfer.protocol import frames
+from engine.transfer.protocol.clocks import RESEND_S, PeerPulse
+from engine.transfer.protocol.contract import full_contract, mismatch, pools_of
+from engine.transfer.protocol.head_runs import head_runs
+from engine.transfer.protocol.outbox import Outbox
 
 LAYOUT = KVLayout(layers=2, kv_heads=3, pages=8, page_size=4, head_dim=2, dtype="float32", item_bytes=4)
 

@@ -13,8 +13,8 @@ from remote_side import RemoteRank
 from transfer_sides import TOKEN, Decode, Prefill, Registry, config_of, eventually
 
 from engine.config import EngineConfig, Role
+from engine.transfer.data.rank_link import InstanceRanks
 from engine.transfer.interface import Committed, Failed, FailReason, Fenced, Landed, Paired, Summed, WantPages
-from engine.transfer.rank_link import InstanceRanks
 
 PROMPT = list(range(100, 114))
 SOURCE = [10, 11, 30, 3]

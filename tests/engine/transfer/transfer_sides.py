@@ -24,12 +24,12 @@ from engine.kvcache.pool import KVLayout, KVPool
 from engine.observe.journal import Journal
 from engine.observe.records import RoomRecord
 from engine.observe.threads import Supervisor
+from engine.transfer.control.registry import RegistryRecord
+from engine.transfer.data.rank_link import InstanceRanks
+from engine.transfer.data.rank_side import rank_transfer
+from engine.transfer.decode.reader import DecodeReader
 from engine.transfer.interface import Event, FirstToken
-from engine.transfer.rank_link import InstanceRanks
-from engine.transfer.rank_side import rank_transfer
-from engine.transfer.reader import DecodeReader
-from engine.transfer.registry import RegistryRecord
-from engine.transfer.source import PrefillSource
+from engine.transfer.prefill.source import PrefillSource
 
 LAYOUT = KVLayout(layers=2, kv_heads=2, pages=64, page_size=4, head_dim=8, dtype="float32", item_bytes=4)
 MOST_HEADS = 6

@@ -1,0 +1,1 @@
+"""What both control threads share: their loop, the ZeroMQ channel and its key, the registry, the canary."""

@@ -1,0 +1,1 @@
+"""Prefill's side: its rooms, the decodes that are connected to it, the ranks that are read from."""
