@@ -85,12 +85,12 @@ def kill_control_thread(served: Served) -> None:
     until(lambda: httpx.get(health, timeout=5).json()["threads"]["transfer-control"] is False, 30, "the thread dead")
 
 
-WEDGES: dict[str, tuple[Callable[[Served], None], str, str | None]] = {
+WEDGES: dict[str, tuple[Callable[[Served], None], str, str]] = {
     "stopped prefill": (stop_prefill, "prefill-0", "PD0305"),
     "stopped decode": (stop_decode, "decode-0", "PD0305"),
     "killed prefill": (kill_prefill, "prefill-0", "PD0101"),
     "killed decode": (kill_decode, "decode-0", "PD0101"),
-    "mass abort": (kill_control_thread, "prefill-0", None),
+    "mass abort": (kill_control_thread, "prefill-0", "PD0301"),
 }
 SHORT = ("stopped decode", "killed prefill", "mass abort")
 
@@ -106,8 +106,6 @@ def test_wedge_is_recovered_with_its_cause_named(served: Served, wedge: str, num
     done = served.json("snapshot-and-restart", "--yes", "--force", "--reason", "drill")
     assert (done["outcome"], done["detail"]) == ("recovered", "")
     assert served.pids()[guilty] not in (None, before[guilty])
-    if code is None:
-        return  # recovered without a named cause, as an unknown wedge is: both sides
     report = served.json("diagnose", done["kept"])
     firm = [cause["code"] for cause in report["causes"] if cause["confidence"] in ("established", "supported")]
     assert firm[:1] == [code]
