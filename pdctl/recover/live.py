@@ -27,7 +27,7 @@ from pdctl.evidence.directory import read_directory
 from pdctl.hosts.hosts import Hosts
 from pdctl.probe import ProbeResult, prove
 from pdctl.probe.evidence import PROBE_FILE, probe_document
-from pdctl.recover.restart_set import blames_only_the_router, initiating_restart
+from pdctl.recover.restart_set import blames_only_the_router, is_explained
 
 INTERVAL_S = 2.0
 SAMPLE_S = 8.0
@@ -107,7 +107,7 @@ class Live:
         """Return whether more evidence would change nothing. A router is blamed only after a direct request passed."""
         if blames_only_the_router(report) and may_probe:
             return self._is_probed
-        return report.verdict in _DECIDED or initiating_restart(report) is not None
+        return report.verdict in _DECIDED or is_explained(report)
 
     def _again(self, standing: set[str]) -> None:
         timeout_s = DUMP_S if standing else SAMPLE_S

@@ -13,6 +13,7 @@ from pdctl.deployment.model import Deployment, Instance, Role
 from pdctl.deployment.survival import victims
 from pdctl.diagnose.catalogue import Action, code_of
 from pdctl.diagnose.report import Cause, Report
+from pdctl.diagnose.verdict import Verdict
 from pdctl.errors import UsageError
 
 RESTARTS = (Action.RESTART_PAIR, Action.RESTART_INSTANCE, Action.RESTART_ROUTER)
@@ -37,14 +38,19 @@ class RestartSet(msgspec.Struct, frozen=True):
     joined: tuple[Joined, ...]
 
 
-def initiating_restarts(report: Report) -> tuple[Cause, ...]:
-    """Return the firm initiating causes whose action is a restart, best first.
+def initiating(report: Report) -> tuple[Cause, ...]:
+    """Return the firm initiating causes, best first.
 
     A router is not to blame alone where a request that never saw it failed too.
     """
-    believed = [action for action in RESTARTS if action is not Action.RESTART_ROUTER or not has_direct_failure(report)]
+    doubted = Action.RESTART_ROUTER if has_direct_failure(report) else None
     firm = (cause for cause in report.firm if cause.causal_role == "initiating")
-    return tuple(cause for cause in firm if code_of(cause.code).action in believed)
+    return tuple(cause for cause in firm if code_of(cause.code).action is not doubted)
+
+
+def initiating_restarts(report: Report) -> tuple[Cause, ...]:
+    """Return those of them whose action is a restart."""
+    return tuple(cause for cause in initiating(report) if code_of(cause.code).action in RESTARTS)
 
 
 def has_direct_failure(report: Report) -> bool:
@@ -56,6 +62,14 @@ def blames_only_the_router(report: Report) -> bool:
     """Return whether every restart that the causes call for is the router's."""
     causes = initiating_restarts(report)
     return bool(causes) and all(code_of(cause.code).action is Action.RESTART_ROUTER for cause in causes)
+
+
+def is_explained(report: Report) -> bool:
+    """Return whether a firm cause says what to do: a restart, or, where requests fail already, anything else.
+
+    Where none fails yet, a cause that no restart cures may stand beside a wedge that is still forming.
+    """
+    return bool(initiating(report) if report.verdict == Verdict.FAILING else initiating_restarts(report))
 
 
 def initiating_restart(report: Report) -> Cause | None:
