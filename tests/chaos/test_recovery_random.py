@@ -58,9 +58,10 @@ def engines(served: Served) -> list[str]:
 def kill(client: subprocess.Popen[str], who: str) -> None:
     """Kill -9 the client, its executor, or both at once."""
     children = psutil.Process(client.pid).children() if client.poll() is None else []
-    executors = [child for child in children if "pdctl.recover.executor" in child.cmdline()]
-    for process in executors if who in ("executor", "both") else []:
-        process.kill()
+    for child in children if who in ("executor", "both") else []:
+        with contextlib.suppress(psutil.NoSuchProcess):  # it may just have ended
+            if "pdctl.recover.executor" in child.cmdline():
+                child.kill()
     if who in ("client", "both"):
         client.send_signal(signal.SIGKILL)
 
