@@ -9,6 +9,13 @@ from itertools import count
 import pytest
 from transfer_sides import Decode, Prefill, Registry
 
+from engine.transfer.interface import Paired
+
+PROMPT = list(range(100, 114))
+"""14 tokens are 4 pages of 4."""
+SOURCE = [10, 11, 30, 3]
+TARGET = [5, 6, 7, 20]
+
 _numbers = count(1)
 
 
@@ -31,6 +38,13 @@ def make_pair(**changes: object) -> Pair:
     prefill = Prefill(**changes)  # type: ignore[arg-type]
     registry.publish(prefill)
     return Pair(registry, prefill, Decode(registry.address, **changes))  # type: ignore[arg-type]
+
+
+def pair_up(pair: Pair, rid: str, room: int) -> None:
+    """Have both sides ask for a room of `PROMPT`, and wait until it is paired."""
+    pair.prefill.announce(rid, room, PROMPT)
+    pair.decode.open(rid, room, PROMPT)
+    pair.prefill.await_event(Paired, rid)
 
 
 @pytest.fixture(scope="module")

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Pair
-from transfer_sides import CONTRACT, LAST_TOKEN, PAGE_BYTES, TOKEN, Decode, Prefill, Registry, eventually
+from conftest import PROMPT, SOURCE, TARGET, Pair, pair_up
+from transfer_sides import LAST_TOKEN, PAGE_BYTES, TOKEN, Decode, Prefill, eventually
 
 from engine.observe.records import Stage
 from engine.transfer.interface import Committed, Failed, FailReason, Fenced, Landed, Paired, WantPages
-
-PROMPT = list(range(100, 114))
-"""14 tokens are 4 pages of 4."""
-SOURCE = [10, 11, 30, 3]
-TARGET = [5, 6, 7, 20]
-
-
-def pair_up(pair: Pair, rid: str, room: int) -> None:
-    pair.prefill.announce(rid, room, PROMPT)
-    pair.decode.open(rid, room, PROMPT)
-    pair.prefill.await_event(Paired, rid)
 
 
 def endings(side: Prefill | Decode, rid: str) -> list[type]:
@@ -257,86 +246,3 @@ def test_a_crashed_control_thread_loses_one_room_only(
     states = {state.name: state for state in pair.prefill.supervisor.states()}
     assert states["transfer-control"].restarts == 1
     assert pair.prefill.transfer.problems() == []
-
-
-def test_prefill_pairing_clock(hasty_pair: Pair, rid: str, room: int) -> None:
-    """A leg whose offer never comes fails after the pairing time; a late offer is then refused."""
-    hasty_pair.prefill.announce(rid, room, PROMPT)
-    failed = hasty_pair.prefill.await_event(Failed, rid)
-    assert failed.reason is FailReason.PAIRING_TIMEOUT
-    hasty_pair.decode.open(rid, room, PROMPT)
-    assert hasty_pair.decode.await_event(Failed, rid).reason is FailReason.PAIRING_TIMEOUT
-
-
-def test_decode_pairing_clock(hasty_pair: Pair, rid: str, room: int) -> None:
-    """An offer whose HTTP leg never comes fails on decode after the pairing time."""
-    hasty_pair.decode.open(rid, room, PROMPT)
-    assert hasty_pair.decode.await_event(Failed, rid).reason is FailReason.PAIRING_TIMEOUT
-
-
-def test_a_stuck_loop_behind_live_threads_is_caught(hasty_pair: Pair, rid: str, room: int) -> None:
-    """Heartbeats whose tick does not move fail the rooms of that peer on both sides."""
-    hasty_pair.prefill.transfer.progress(41, 0.01)
-    pair_up(hasty_pair, rid, room)
-    assert hasty_pair.decode.await_event(Failed, rid).reason is FailReason.PEER_STUCK
-    assert hasty_pair.prefill.await_event(Failed, rid).reason is FailReason.PEER_STUCK
-
-
-def test_a_draining_prefill_refuses_new_rooms(hasty_pair: Pair, rid: str, room: int) -> None:
-    """After `drain` a paired room lands, a new offer is refused."""
-    pair_up(hasty_pair, rid, room)
-    hasty_pair.prefill.transfer.drain()
-    hasty_pair.decode.open(rid + "b", room + 1_000, PROMPT)
-    failed = hasty_pair.decode.await_event(Failed, rid + "b")
-    assert failed.reason is FailReason.PEER_REFUSED
-    assert "draining" in failed.detail
-    hasty_pair.prefill.transfer.ready(rid, 0, SOURCE, TOKEN)
-    hasty_pair.decode.await_event(WantPages, rid)
-    hasty_pair.decode.transfer.grant(rid, TARGET)
-    hasty_pair.decode.await_event(Landed, rid)
-
-
-def test_goodbye_fails_the_rooms_at_once(hasty_pair: Pair, rid: str, room: int) -> None:
-    """A decode that leaves tells prefill, which does not wait for a clock."""
-    pair_up(hasty_pair, rid, room)
-    hasty_pair.decode.transfer.stop()
-    failed = hasty_pair.prefill.await_event(Failed, rid, timeout_s=3)
-    assert failed.reason is FailReason.PEER_GONE
-
-
-def test_a_contract_mismatch_is_refused_on_both_sides(rid: str, room: int) -> None:
-    """Both sides fail the room, name field and values, and neither becomes unfit by it."""
-    registry, prefill = Registry(), Prefill(contract=CONTRACT)
-    registry.publish(prefill)
-    decode = Decode(registry.address, contract=CONTRACT | {"model": "other"})
-    try:
-        prefill.announce(rid, room, PROMPT)
-        decode.open(rid, room, PROMPT)
-        failed = decode.await_event(Failed, rid)
-        assert (failed.reason, failed.detail) == (
-            FailReason.CONTRACT_MISMATCH,
-            "model: here 'other', peer 'tiny'",
-        )
-        assert prefill.await_event(Failed, rid).reason is FailReason.CONTRACT_MISMATCH
-        assert decode.transfer.refused_peers() == {"prefill-0": "model: here 'other', peer 'tiny'"}
-        assert prefill.transfer.refused_peers() == {"decode-0": "model: here 'tiny', peer 'other'"}
-        assert decode.transfer.problems() == prefill.transfer.problems() == []
-    finally:
-        decode.stop()
-        prefill.stop()
-        registry.stop()
-
-
-def test_an_unreachable_registry_fails_the_room_at_once(rid: str, room: int) -> None:
-    """Nobody at the bootstrap port: the room fails, and health says that no prefill is reachable."""
-    registry = Registry()
-    registry.stop()
-    decode = Decode(registry.address)
-    try:
-        decode.open(rid, room, PROMPT)
-        failed = decode.await_event(Failed, rid, timeout_s=5)
-        assert failed.reason is FailReason.UNREACHABLE
-        assert "refused" in failed.detail
-        assert registry.address in decode.transfer.problems()[0]
-    finally:
-        decode.stop()

@@ -114,3 +114,15 @@ def abort_burst(at: str = "2026-06-19 14:27:20") -> str:
         "with exception KVTransferError(bootstrap_room={0}): Aborted by AbortReq.\n"
     )
     return batch + "".join(line.format(room) for room in range(101, 107))
+
+
+def first(report: Report) -> str | None:
+    """Return the code of the first firm cause."""
+    return report.firm[0].code if report.firm else None
+
+
+def status(report: Report, code: str) -> str:
+    """Return the confidence of a cause, `ruled_out`, or `not named`."""
+    if any(row.code == code for row in report.ruled_out):
+        return "ruled_out"
+    return next((cause.confidence for cause in report.causes if cause.code == code), "not named")
