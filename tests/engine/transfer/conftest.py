@@ -7,14 +7,9 @@ from dataclasses import dataclass
 from itertools import count
 
 import pytest
-from transfer_sides import Decode, Prefill, Registry
+from transfer_sides import PROMPT, Decode, Prefill, Registry
 
 from engine.transfer.interface import Paired
-
-PROMPT = list(range(100, 114))
-"""14 tokens are 4 pages of 4."""
-SOURCE = [10, 11, 30, 3]
-TARGET = [5, 6, 7, 20]
 
 _numbers = count(1)
 

@@ -6,14 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 import zmq
-from transfer_sides import TOKEN, Decode, Prefill, Registry, eventually
+from transfer_sides import PROMPT, SOURCE, TARGET, TOKEN, Decode, Prefill, Registry, eventually
 
 from engine.transfer.control.control_key import ControlKey
 from engine.transfer.interface import Committed, Failed, Landed, Paired, WantPages
 
-PROMPT = list(range(100, 114))
-SOURCE = [10, 11, 30, 3]
-TARGET = [5, 6, 7, 20]
 KEY = zmq.curve_keypair()[1].decode()
 OTHER_KEY = zmq.curve_keypair()[1].decode()
 

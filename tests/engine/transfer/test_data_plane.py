@@ -10,7 +10,7 @@ from threading import Event, Thread
 
 import pytest
 from remote_side import RemoteReader
-from transfer_sides import LAYOUT, TOKEN, WAIT_S, Decode, Prefill, Registry, eventually
+from transfer_sides import LAYOUT, PROMPT, SOURCE, TARGET, TOKEN, WAIT_S, Decode, Prefill, Registry, eventually
 
 from engine.clock import SystemClock
 from engine.kvcache.pool import KVPool
@@ -21,9 +21,6 @@ from engine.transfer.data.source_worker import SourceWorker
 from engine.transfer.inbox import Inbox
 from engine.transfer.interface import Committed, Landed, Paired, WantPages
 
-PROMPT = list(range(100, 114))
-SOURCE = [10, 11, 30, 3]
-TARGET = [5, 6, 7, 20]
 _rooms = count(1)
 Worker = tuple[SourceWorker, Inbox[SourceReport], KVPool]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from conftest import PROMPT, SOURCE, TARGET, Pair, pair_up
-from transfer_sides import CONTRACT, TOKEN, Decode, Prefill, Registry
+from conftest import Pair, pair_up
+from transfer_sides import CONTRACT, PROMPT, SOURCE, TARGET, TOKEN, Decode, Prefill, Registry
 
 from engine.transfer.interface import Failed, FailReason, Landed, WantPages
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from conftest import PROMPT, SOURCE, TARGET, Pair, pair_up
-from transfer_sides import LAST_TOKEN, PAGE_BYTES, TOKEN, Decode, Prefill, eventually
+from conftest import Pair, pair_up
+from transfer_sides import LAST_TOKEN, PAGE_BYTES, PROMPT, SOURCE, TARGET, TOKEN, Decode, Prefill, eventually
 
 from engine.observe.records import Stage
 from engine.transfer.interface import Committed, Failed, FailReason, Fenced, Landed, Paired, WantPages

@@ -10,15 +10,12 @@ from pathlib import Path
 
 import pytest
 from remote_side import RemoteRank
-from transfer_sides import TOKEN, Decode, Prefill, Registry, config_of, eventually
+from transfer_sides import PROMPT, SOURCE, TARGET, TOKEN, Decode, Prefill, Registry, config_of, eventually
 
 from engine.config import EngineConfig, Role
 from engine.transfer.data.rank_link import InstanceRanks
 from engine.transfer.interface import Committed, Failed, FailReason, Fenced, Landed, Paired, Summed, WantPages
 
-PROMPT = list(range(100, 114))
-SOURCE = [10, 11, 30, 3]
-TARGET = [5, 6, 7, 20]
 ONE = (range(3),)
 TWO = (range(2), range(2, 3))
 THREE = (range(1), range(1, 2), range(2, 3))

@@ -34,6 +34,11 @@ from engine.transfer.prefill.source import PrefillSource
 LAYOUT = KVLayout(layers=2, kv_heads=2, pages=64, page_size=4, head_dim=8, dtype="float32", item_bytes=4)
 MOST_HEADS = 6
 CANARY_PAGE = LAYOUT.pages - 1
+PROMPT = list(range(100, 114))
+"""14 tokens are 4 pages of 4."""
+SOURCE = [10, 11, 30, 3]
+TARGET = [5, 6, 7, 20]
+"""Its pages on prefill and on decode."""
 PAGE_BYTES = 2 * 2 * 2 * 4 * 8 * 4
 CONTRACT = {"model": "tiny", "dtype": "float32"}
 TOKEN = FirstToken(token_id=7, logprob=None, finish=None, cached_tokens=0)
