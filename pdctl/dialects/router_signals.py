@@ -1,7 +1,10 @@
-"""What routers say: smg and sglang-router (measured on 1.13.0 and 0.3.2), vllm-router (0.1.17), llm-d's scheduler and sidecar."""
+"""What routers say: sglang-router 0.1.9 to 0.3.2 and smg, which goes on with its numbers from 1.1.0 to 1.13.0; vllm-router
+0.1.12 to 0.1.17, a fork of sglang-router; llm-d's scheduler and sidecar (source of August 2026)."""
 
 # ruff: noqa: E501 - a wording stays on one line, so that what an engine prints can be searched for.
 from __future__ import annotations
+
+import msgspec
 
 from pdctl.dialects.signals import Counter, Event, Gauge, Pattern, Series, SignalTable
 
@@ -9,68 +12,117 @@ _POSTS = ("/v1/chat/completions", "/v1/completions", "/generate", "/v1/responses
 _ANSWERED = (*_POSTS, "")
 """Health checks and our own GETs are answered too: they are no progress. sglang-router 0.3 tells no path."""
 
+_METRICS = "observability/metrics.rs"
+
 SMG_SERIES = (
-    Series(Gauge.FRONT_INFLIGHT, "smg_worker_requests_active", source="smg metrics"),
-    Series(Counter.REQUESTS_STARTED, "smg_http_requests_total", {"path": _POSTS}, source="smg metrics"),
+    Series(Gauge.FRONT_INFLIGHT, "smg_worker_requests_active", versions="0.3.0-", source=_METRICS),
+    Series(Gauge.FRONT_INFLIGHT, "sgl_router_running_requests", versions="-0.2.4", source="metrics.rs"),
+    Series(Counter.REQUESTS_STARTED, "smg_http_requests_total", {"path": _POSTS}, versions="0.3.0-", source=_METRICS),
+    Series(Counter.REQUESTS_STARTED, "sgl_router_requests_total", versions="-0.2.4", source="metrics.rs"),
     Series(
         Counter.REQUESTS_DONE,
         "smg_http_responses_total",
         {"status_code": ("200",), "path": _ANSWERED},
-        source="smg metrics",
+        versions="0.3.0-",
+        source=_METRICS,
     ),
-    Series(Counter.FIRST_TOKENS, "smg_pd_ttft_seconds_count", source="smg metrics"),
-    Series(Counter.FIRST_TOKEN_SECONDS, "smg_pd_ttft_seconds_sum", source="smg metrics"),
+    Series(Counter.FIRST_TOKENS, "smg_pd_ttft_seconds_count", versions="1.7.0-", source=_METRICS),
+    Series(Counter.FIRST_TOKEN_SECONDS, "smg_pd_ttft_seconds_sum", versions="1.7.0-", source=_METRICS),
     Series(
         Counter.REQUESTS_FAILED,
         "smg_http_responses_total",
         {"status_code": ("500", "502", "503", "504"), "path": _ANSWERED},
-        source="smg metrics",
+        versions="0.3.0-",
+        source=_METRICS,
     ),
 )
 
 # `Selected worker`-like lines are left to pairing; what counts is what a router says of its workers.
-PATTERNS = (
+_RUST = (
     Pattern(
         Event.ROUTER_NO_WORKER,
-        r".{0,200}?(?:No available (?:prefill|decode|\w+)?\s*workers?|no_healthy_worker_pair|no_available_workers|server_selection_failed|no_prefill_servers|[Nn]o healthy (?:prefill|decode|workers?|endpoints?|upstream|pods?))",
+        r".{0,200}?(?:No available (?:prefill|decode|\w+)?\s*workers?|No workers are available|All workers are unavailable|no_healthy_worker_pair|no_available_workers|server_selection_failed|no_prefill_servers|[Nn]o healthy (?:prefill|decode|workers?))",
         "o",
-        source="smg routers/http/pd_router.rs",
+        source="routers/http/pd_router.rs, smg routers/common/placement.rs",
     ),
+    Pattern(
+        Event.ROUTER_UNHEALTHY,
+        r".{0,160}?(?:Health check failed (?:for worker|\(consecutive failures)|Worker .{0,80}health check failed)",
+        "ealth check failed",
+        source="core/worker.rs, smg worker/manager.rs",
+    ),
+    Pattern(
+        Event.ACCESS,
+        r"(?:finished processing request|request failed with (?:server|client) error) .*?method=(?P<method>\w+) (?:uri|path)=(?P<path>\S+).*?status_code=(?P<status>\d{3})(?:.*?latency=(?P<seconds>[\d.]+)s)?",
+        "status_code=",
+        source="middleware.rs, smg middleware/logging.rs; measured on smg 1.13.0, whose latency has no unit",
+    ),
+    Pattern(
+        Event.ROUTED,
+        r".{0,40}?(?:Adding pod|Added worker|Activated worker|Registered worker).*?url: (?P<url>\S+)",
+        "url: ",
+        source="service_discovery.rs",
+    ),
+)
+
+_SINCE_BREAKERS = (
     Pattern(
         Event.ROUTER_NO_WORKER,
         r".{0,120}?all circuits open or unhealthy",
         "all circuits open",
-        source="smg pd_router.rs",
+        "0.2.0-",
+        "pd_router.rs",
     ),
     Pattern(
         Event.ROUTER_UNHEALTHY,
-        r".{0,160}?(?:[Ww]orker|[Hh]ealth check).{0,80}(?:marked (?:as )?unhealthy|became unhealthy|is (?:now )?unhealthy|health check failed|failed health)",
-        "health",
-        source="smg core/worker.rs",
+        r"Circuit breaker state transition: \w+ -> [Oo]pen\b",
+        "Circuit breaker state",
+        "0.2.0-",
+        "core/circuit_breaker.rs; measured on smg 1.13.0",
+    ),
+)
+
+_VLLM_ROUTER = (
+    # It has them in all its releases, whose numbers are its own.
+    *(msgspec.structs.replace(row, versions="") for row in _SINCE_BREAKERS),
+    Pattern(
+        Event.ROUTER_UNHEALTHY,
+        r".{0,160}?is unhealthy, falling back to healthy worker",
+        "falling back to healthy",
+        source="vllm_router_rs",
+    ),
+)
+
+_SMG = (
+    *_SINCE_BREAKERS,
+    Pattern(
+        Event.ROUTER_UNHEALTHY,
+        r"HTTP health check failed for (?P<url>\S+)",
+        "HTTP health check failed",
+        "0.2.0-",
+        "worker/worker.rs; measured on smg 1.13.0",
     ),
     Pattern(
         Event.ROUTER_UNHEALTHY,
-        r".{0,160}?[Cc]ircuit ?[Bb]reaker.{0,80}(?:Closed -> Open|to Open|opened|is open)",
-        "reaker",
-        source="smg core/circuit_breaker.rs",
+        r"Worker status transition \w+=(?P<url>\S+) old=\W*\w+\W* new=\W*(?:NotReady|Failed)",
+        "Worker status transition",
+        "1.5.0-",
+        "worker/manager.rs; measured on smg 1.13.0",
     ),
+)
+
+_ELSEWHERE = (
     Pattern(
-        Event.ACCESS,
-        r"(?:finished processing request|request failed with (?:server|client) error) .*?method=(?P<method>\w+) uri=(?P<path>\S+).*?status_code=(?P<status>\d{3})(?:.*?latency=(?P<seconds>[\d.]+)s)?",
-        "status_code=",
-        source="smg middleware.rs",
+        Event.ROUTER_NO_WORKER,
+        r".{0,200}?[Nn]o healthy (?:endpoints?|upstream|pods?)",
+        "o healthy",
+        source="envoy, Kubernetes gateways",
     ),
     Pattern(
         Event.ROUTER_UPSTREAM,
         r".{0,240}?(?:dial tcp|connect(?:ion)? (?:error|refused)|[Cc]onnection refused|error sending request|tcp connect error|connect: connection refused).{0,200}?(?P<url>(?:https?://)?\d+\.\d+\.\d+\.\d+:\d+)?",
         "",
         source="hyper, net/http",
-    ),
-    Pattern(
-        Event.ROUTED,
-        r".{0,40}?(?:Adding pod|Added worker|Activated worker|Registered worker).*?url: (?P<url>\S+)",
-        "url: ",
-        source="smg service_discovery.rs",
     ),
     Pattern(
         Event.ROUTED,
@@ -92,7 +144,10 @@ PATTERNS = (
     ),
 )
 
-SMG_SIGNALS = SignalTable(dialect="smg", series=SMG_SERIES, patterns=PATTERNS)
+PATTERNS = (*_RUST, *_SMG, *_VLLM_ROUTER, *_ELSEWHERE)
+"""What any router may say. Names are told apart by themselves, so that a folder with a wrong dialect is understood."""
+
+SMG_SIGNALS = SignalTable(dialect="smg", series=SMG_SERIES, patterns=(*_RUST, *_SMG, *_ELSEWHERE))
 
 VLLM_ROUTER_SIGNALS = SignalTable(
     dialect="vllm-router",
@@ -100,7 +155,7 @@ VLLM_ROUTER_SIGNALS = SignalTable(
         Series(Gauge.FRONT_INFLIGHT, "vllm_router_running_requests", source="vllm-router metrics"),
         Series(Counter.REQUESTS_STARTED, "vllm_router_requests_total", source="vllm-router metrics"),
     ),
-    patterns=PATTERNS,
+    patterns=(*_RUST, *_VLLM_ROUTER, *_ELSEWHERE),
 )
 
 LLM_D_SIGNALS = SignalTable(
@@ -121,5 +176,5 @@ LLM_D_SIGNALS = SignalTable(
             source="llm-d-router pkg/metrics",
         ),
     ),
-    patterns=PATTERNS,
+    patterns=_ELSEWHERE,
 )

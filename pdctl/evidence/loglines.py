@@ -49,7 +49,7 @@ _JSON_TIME = re.compile(r'"(?:ts|time|timestamp)": ?"(\d{4})-(\d\d)-(\d\d)[T ](\
 _JSON_MESSAGE = re.compile(r'"(?:msg|message)": ?"((?:[^"\\]|\\.)*)"')
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 _RUST_SPAN = re.compile(r"(?:[\w-]+\{[^}]*\}:\s*)+")
-_RUST_NOISE = re.compile(r"(?:[a-z]\w*(?:(?:::|\.)\w+)+:\s*)?(?:(?:src|proxy|backend)/[\w/.-]+:\d+:?\s*)?")
+_RUST_NOISE = re.compile(r"(?:[a-z]\w*(?:(?:::|\.)\w+)+:\s*)?(?:/?(?:[\w.-]+/)+[\w.-]+:\d+:?\s*)?")
 
 _Parsed = tuple[datetime | None, str, str]
 """Time (None: keep the last one), rank, message."""
