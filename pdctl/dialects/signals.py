@@ -167,6 +167,7 @@ class Series(msgspec.Struct, frozen=True):
     is_batch_written: bool = False
     """A gauge written on a batch only: it freezes in a stall."""
     versions: str = ""
+    """`FIRST-LAST`, both included, several with commas; an empty bound is open. tests/peers/test_wheels.py holds it."""
     source: str = ""
 
 
