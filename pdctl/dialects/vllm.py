@@ -1,4 +1,4 @@
-"""vLLM servers with a NIXL or Mooncake connector. Facts were read in 0.33.0 and measured on 0.32.0 (CPU)."""
+"""vLLM servers with a NIXL or Mooncake connector. Facts were read in 0.31.0 to 0.33.0 and measured on 0.32.0 (CPU)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ VLLM = Dialect(
             Capability.SURVIVES_PREFILL_RESTART,
             Support.UNKNOWN,
             "stale peers are replaced in pull mode only, and no endpoint tells the mode",
-            VersionRange("0.33.0"),
+            VersionRange("0.31.0"),
         ),
         Claim(
             Capability.SURVIVES_DECODE_RESTART,
