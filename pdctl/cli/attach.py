@@ -9,6 +9,8 @@ import typer
 
 from pdctl.cli.options import Output, OutputOption
 
+_SURVEY_S = 3.0
+
 
 def attach(
     urls: Annotated[
@@ -27,7 +29,8 @@ def attach(
     """Find out what already runs at some URLs, and write pd.toml.
 
     Each URL is asked by plain GETs what it is: SGLang, vLLM, Dynamo, our engine, or a router. A router that lists
-    its workers is enough. Nothing is written unless every URL is an engine or a router.
+    its workers is enough. Nothing is written unless every URL is an engine or a router. Which processes of this
+    host serve them is kept too: should one die, that is how it is missed.
 
     vLLM tells its role nowhere: write prefill=URL and decode=URL, or give its router's URL too.
 
@@ -40,9 +43,11 @@ def attach(
     \b
     Exit codes: 0 written, 1 a URL does not answer or is no engine, 2 wrong usage, 3 a role or model is not told.
     """
+    from pdctl.collect import host_processes, locate
     from pdctl.deployment import files
     from pdctl.deployment.discovery import discover
     from pdctl.deployment.identify import parse_address
+    from pdctl.deployment.state import StateFolder, state_root
     from pdctl.errors import UsageError
     from pdctl.render import console
     from pdctl.render.attach import attach_json, print_attach
@@ -59,6 +64,8 @@ def attach(
         progress=console.tell,
     )
     files.save(found.deployment, file)
+    folder = StateFolder(state_root(), found.deployment.name)
+    locate.remember(found.deployment, folder, host_processes.read_now(deadline_s=_SURVEY_S))
     if output is Output.JSON:
         print(attach_json(found, file))
     else:

@@ -96,8 +96,11 @@ def _cpu_percent(earlier: ProcessRow | None, row: ProcessRow) -> float | None:
 
 
 def _ended(target: Target, host: HostFacts) -> list[Taken]:
-    """Return what is known of an instance without a process: how its last one ended, if its shim saw it."""
-    record = target.record
+    """Return what is known of an instance without a process: how its last one ended, or only that it did."""
+    record, last = target.record, target.last
+    if last is not None:
+        seen = {"pid": last.pid, "title": last.title, "state": "gone", "started_at": _utc(last.started_at)}
+        return _gone(target, seen | {"cmdline": last.cmdline, "oom_killed": _is_killed_for_memory(last.pid, host)})
     if record is None:
         return [Taken(name=name, status=Status.ABSENT, error=target.why_no_pid) for name in FILES[:2]]
     started, ended = _utc(record.started_at), _utc(record.ended_at)
@@ -109,16 +112,24 @@ def _ended(target: Target, host: HostFacts) -> list[Taken]:
         "ended_at": ended,
         "exit_code": record.exit_code,
         "signal": record.signal,
-        "oom_killed": True if record.pid in kernel.killed_for_memory(host.kernel.content or b"") else None,
+        "oom_killed": _is_killed_for_memory(record.pid, host),
         "restarts": record.restarts,
         "stopped_on_purpose": record.stopped_on_purpose,
         "cmdline": argv_without(record.argv),
         "error": record.error,
     }
+    return _gone(target, row)
+
+
+def _gone(target: Target, row: dict[str, Any]) -> list[Taken]:
     return [
         Taken(name=FILES[0], content=toml_text.document({}, {"process": [row]})),
         Taken(name=FILES[1], status=Status.ABSENT, error=target.why_no_pid),
     ]
+
+
+def _is_killed_for_memory(pid: int | None, host: HostFacts) -> bool | None:
+    return True if pid in kernel.killed_for_memory(host.kernel.content or b"") else None
 
 
 def _utc(seconds: float | None) -> datetime | None:

@@ -79,6 +79,7 @@ class Collector:
         self._deployment = deployment
         self._directory = IncidentDirectory(out, deployment, Credentials(sent_keys(deployment)))
         self._folder = folder or StateFolder(state_root(), deployment.name)
+        self._remembers = folder is not None
         self._hosts = hosts or Hosts()
         # One for all runs: it counts what was done to the system.
         self._fetcher = Fetcher(self._hosts)
@@ -169,6 +170,8 @@ class Collector:
         """Survey a host; what a signal holds there is not waited for as long as what may be busy."""
         await site.survey()
         targets = locate.targets(self._deployment, self._folder, site.table, site.name)
+        if self._remembers and site.name == LOCAL:
+            locate.remember(self._deployment, self._folder, site.table)
         for target in targets:
             self._fetcher.hurry(target.name, STOPPED_GET_S if site.table.is_stopped(target.pid) else None)
         return targets

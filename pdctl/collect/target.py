@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from pdctl.collect.sightings import Sighting
 from pdctl.deployment.model import Instance
 from pdctl.managers import shim
 
@@ -19,6 +20,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     why_no_pid: str = "nobody looked"
     record: shim.Record | None = None
     """What its shim wrote, when pdctl runs it."""
+    last: Sighting | None = None
+    """The process that served here and is certainly gone."""
     log_files: tuple[Path, ...] = ()
     """Oldest first."""
     unit: str | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ import msgspec
 
 from pdctl.collect import host_processes
 from pdctl.collect.host_processes import ProcessRow, Table
-from pdctl.deployment import files
+from pdctl.deployment import files, router_arguments
 from pdctl.deployment.grouping import connected
 from pdctl.deployment.model import Deployment, Instance, Role
 from pdctl.deployment.state import StateFolder, chosen
@@ -92,15 +91,18 @@ def find(table: Table) -> Running:
 def _running(seen: Sequence[_Seen]) -> Running:
     specs = {item.spec.parents[1] for item in seen if item.spec is not None}
     state = specs.pop() if len(specs) == 1 else None
-    named = _named(seen)
+    engines = [item.instance for item in seen if not item.line.is_router]
+    named = _named([*(item.instance for item in seen), *router_arguments.missing(_told_by_routers(seen), engines)])
     models = [item.instance.model for item in seen if item.instance.model]
     deployment = Deployment(
         name=state.name if state else "this-host", model=models[0] if models else "", instances=tuple(named)
     )
+    told = [_taken(instance, item) for instance, item in zip(named, seen, strict=False)]
+    told += [f"{one.name}: {one.url}, named by the router; nothing of it runs here" for one in named[len(seen) :]]
     return Running(
         deployment=deployment,
-        taken=tuple(_taken(instance, item) for instance, item in zip(named, seen, strict=True)),
-        untold=tuple(f"{i.name}: {note}" for i, item in zip(named, seen, strict=True) for note in item.notes),
+        taken=tuple(told),
+        untold=tuple(f"{i.name}: {note}" for i, item in zip(named, seen, strict=False) for note in item.notes),
         folder=StateFolder(state.parent, state.name) if state else None,
     )
 
@@ -114,7 +116,7 @@ def _links(item: _Seen) -> set[str]:
     flags = Flags(argv)
     links = {f"state {item.spec.parents[1]}"} if item.spec else set()
     if item.line.is_router:
-        links |= {url for flag in ("--prefill", "--decode", "--worker-urls") for url in _values(argv, flag)}
+        links |= router_arguments.addresses(argv)
         # A router that shows no arguments may belong to any of them.
         return links or {UNTIED}
     links.add(item.instance.url)
@@ -242,18 +244,14 @@ def _unit(row: ProcessRow, table: Table) -> str | None:
     return None if top.name in HOSTS_OF_OTHERS else row.unit
 
 
+def _told_by_routers(seen: Sequence[_Seen]) -> dict[str, Role]:
+    return router_arguments.roles(item.row.cmdline for item in seen if item.line.is_router)
+
+
 def _with_roles_of_routers(seen: Sequence[_Seen]) -> list[_Seen]:
     """Fill roles that no command line tells from what a router here was told of its workers."""
-    told: dict[str, Role] = {}
-    for item in seen:
-        for flag, role in (("--prefill", Role.PREFILL), ("--decode", Role.DECODE)) if item.line.is_router else ():
-            told |= dict.fromkeys(_values(item.row.cmdline, flag), role)
-    return [_with_role(item, told.get(item.instance.url.replace("localhost", "127.0.0.1"))) for item in seen]
-
-
-def _values(argv: Sequence[str], flag: str) -> list[str]:
-    urls = [word for before, word in itertools.pairwise(argv) if before == flag]
-    return [url.rstrip("/").replace("localhost", "127.0.0.1").replace("0.0.0.0", "127.0.0.1") for url in urls]
+    told = _told_by_routers(seen)
+    return [_with_role(item, told.get(router_arguments.as_loopback(item.instance.url))) for item in seen]
 
 
 def _with_role(item: _Seen, role: Role | None) -> _Seen:
@@ -267,18 +265,18 @@ def _with_role(item: _Seen, role: Role | None) -> _Seen:
     )
 
 
-def _named(seen: Sequence[_Seen]) -> list[Instance]:
+def _named(instances: Sequence[Instance]) -> list[Instance]:
     """Give names to those that have none, or one that is taken: role and number."""
     taken: set[str] = set()
     named: list[Instance] = []
-    for item in seen:
-        name, number = item.instance.name, 0
+    for item in instances:
+        name, number = item.name, 0
         while not files.NAME.fullmatch(name) or name in taken:
-            is_only_router = item.instance.role is Role.ROUTER and number == 0
-            name = "router" if is_only_router and "router" not in taken else f"{item.instance.role.value}-{number}"
+            is_only_router = item.role is Role.ROUTER and number == 0
+            name = "router" if is_only_router and "router" not in taken else f"{item.role.value}-{number}"
             number += 1
         taken.add(name)
-        named.append(msgspec.structs.replace(item.instance, name=name))
+        named.append(msgspec.structs.replace(item, name=name))
     return named
 
 

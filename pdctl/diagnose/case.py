@@ -239,6 +239,17 @@ class Case:
         return False if answers and all(item is False for item in answers) else None
 
     @cached_property
+    def doubtful_router(self) -> Observed | None:
+        """What a router says is wrong with its workers, unless the last probe passed through it.
+
+        Clients go that way: a request that passed beside it proves nothing of what they get.
+        """
+        probe = self.last_probe
+        passed = probe.via if probe is not None and probe.passed else None
+        ways = [view for view in self.routers if view.name != passed]
+        return next((found for view in ways if (found := self.symptom_of(view, Symptom.UNHEALTHY))), None)
+
+    @cached_property
     def kind_of_moving(self) -> Kind:
         """Which kind of source told whether requests complete."""
         counters = (Counter.REQUESTS_DONE, Counter.DECODE_TOKENS)

@@ -77,6 +77,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     departures_s: float = 120.0
     """Clients that left before are past: what they waited for was answered since, or hangs and shows elsewhere."""
     router_refused: int = 2
+    readmission_s: float = 300.0
+    """A router that asks once a minute and wants several good answers has let a worker in again by then."""
     fast_failure_s: float = 5.0
     gpu_spin_percent: float = 90.0
     gpu_idle_percent: float = 5.0

@@ -48,6 +48,7 @@ def verdict_of(case: Case, explanation: Explanation, suppressed: Collection[str]
     # What stands in a dump contradicts a step that was printed a moment ago; engines that went silent prove nothing.
     is_troubled = is_troubled or any(_shows_a_stop(item) for item in explanation.hypotheses)
     is_troubled = is_troubled or any(view.lost_its_metrics for view in case.engines)
+    is_troubled = is_troubled or (is_proven and case.doubtful_router is not None)
     if case.is_moving and not is_troubled:
         return Verdict.HEALTHY
     return Verdict.UNKNOWN

@@ -125,7 +125,8 @@ class Live:
                 alone = msgspec.structs.replace(self._deployment, instances=(prefill, decode))
                 self._send(alone, f"{prefill.name} -> {decode.name}", direct=True)
         router = self._deployment.router
-        if not self._probes and router is not None and "stalled" not in states.values():
+        is_wanted = router is not None and (not self._probes or _is_unwell(report, router.name))
+        if router is not None and is_wanted and "stalled" not in states.values():
             # Engines of some families take requests from their frontend alone; and it shows what clients get.
             self._send(self._deployment, router.name, direct=False)
         if self._probes:
@@ -160,6 +161,11 @@ def manifest_of(
         ),
         conclusion=conclusion,
     )
+
+
+def _is_unwell(report: Report, instance: str) -> bool:
+    """Return whether an instance says of itself that it is not well."""
+    return any(row.instance == instance and row.symptom == "unhealthy" for row in report.symptoms)
 
 
 def _standing(report: Report) -> set[str]:

@@ -31,8 +31,8 @@ def start(home: Path, *arguments: str, stdin: int | None = None, **more: str) ->
     )
 
 
-def run(home: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+def run(home: Path, *arguments: str, limit_s: float = 60.0, **more: str) -> subprocess.CompletedProcess[str]:
     """Run pdctl to its end."""
     process = start(home, *arguments, **more)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=limit_s)
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)

@@ -2,41 +2,28 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.cli.pdctl_process import run
-from tests.peers.dynamo_rig import Dynamo, dynamo, needs_dynamo
+from tests.peers.diagnosing import diagnosed, firm
+from tests.peers.dynamo_rig import Dynamo, dynamo
+from tests.peers.pythons import needs
 
-pytestmark = [pytest.mark.peer, needs_dynamo]
+pytestmark = [pytest.mark.peer, needs("dynamo")]
 
 
 @pytest.fixture
 def peer(tiny_model_dir: Path, tmp_path: Path) -> Iterator[Dynamo]:
     """The three processes, and a deployment file of them in the folder."""
     with dynamo(tiny_model_dir, tmp_path) as made:
-        attached = run(tmp_path, "attach", made.url, made.prefill_url, made.decode_url)
+        attached = run(tmp_path, "attach", *(server.url for server in made.servers))
         assert (tmp_path / "pd.toml").exists(), attached.stderr
         yield made
-
-
-def diagnosed(home: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
-    """Return exit code and report."""
-    ran = run(home, "diagnose", "--file", str(home / "pd.toml"), "-o", "json", *arguments)
-    return ran.returncode, json.loads(ran.stdout)
-
-
-def firm(report: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return code and instance of the causes that stand."""
-    stands = ("established", "supported")
-    return [(c["code"], c["subject"]["instance"]) for c in report["causes"] if c["confidence"] in stands]
 
 
 def test_under_load_it_is_healthy(peer: Dynamo, tmp_path: Path) -> None:
@@ -59,20 +46,18 @@ def test_under_load_it_is_healthy(peer: Dynamo, tmp_path: Path) -> None:
     assert (code, report["verdict"], firm(report)) == (0, "healthy", [])
 
 
-def test_a_stopped_decode_is_named(peer: Dynamo, tmp_path: Path) -> None:
+@pytest.mark.parametrize("side", ["prefill", "decode"])
+def test_a_stopped_side_is_named(peer: Dynamo, tmp_path: Path, side: str) -> None:
     """State T, whatever the frontend lists."""
-    os.kill(peer.decode.pid, signal.SIGSTOP)
+    getattr(peer, side).signal(signal.SIGSTOP)
     code, report = diagnosed(tmp_path, "--read-only")
-    assert (code, firm(report)[0]) == (1, ("PD0305", "decode-0"))
+    assert (code, firm(report)[0]) == (1, ("PD0305", f"{side}-0"))
 
 
-def test_a_killed_prefill_fails_the_service_and_blames_nobody_else(peer: Dynamo, tmp_path: Path) -> None:
-    """One request through the frontend shows what clients get; decode and frontend are not accused."""
-    peer.prefill.kill()
-    peer.prefill.wait(20)
+@pytest.mark.parametrize("side", ["prefill", "decode"])
+def test_a_killed_side_is_named_and_nobody_else(peer: Dynamo, tmp_path: Path, side: str) -> None:
+    """The process that was attached to is gone, and so is its port; the others and the frontend are not accused."""
+    getattr(peer, side).kill()
     code, report = diagnosed(tmp_path)
-    assert (code, report["verdict"]) == (1, "failing")
-    assert {"instance": "prefill-0", "symptom": "gone"}.items() <= next(
-        row for row in report["symptoms"] if row["symptom"] == "gone"
-    ).items()
-    assert [instance for _, instance in firm(report) if instance != "prefill-0"] == []
+    assert (code, firm(report)[0]) == (1, ("PD0101", f"{side}-0"))
+    assert {instance for _, instance in firm(report)} == {f"{side}-0"}

@@ -6,7 +6,7 @@ from pdctl.diagnose.analyzer import Analyzer, proves, requires, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.bodies import json
 from pdctl.diagnose.case import Case
-from pdctl.diagnose.causes.registries import EXPLAINS, serving
+from pdctl.diagnose.causes.registries import EXPLAINS, serving, shuns_the_living
 from pdctl.diagnose.causes.self_report import nobody_unfit
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.predicates import logged
@@ -99,7 +99,7 @@ def _answers_503(case: Case, view: InstanceView) -> Answer:
 
 def _says_so(case: Case, view: InstanceView) -> Answer:
     """Ask for the router's own word on its workers: requests that fail, and a model not ready, may be their doing."""
-    signs = (_says_none(case, view), _unhealthy(case, view), _lists_nobody(view))
+    signs = (_says_none(case, view), _unhealthy(case, view), _lists_nobody(view), shuns_the_living(case, view))
     return next((sign for sign in signs if sign.is_true), unknown(f"{view.name} says nothing of its workers"))
 
 
@@ -112,6 +112,7 @@ ANALYZER = Analyzer(
         requires("the workers live", _workers_live),
         requires("no worker says that it is unfit", nobody_unfit),
         proves("the router says it has no worker", _says_none),
+        proves("it counts workers unhealthy that are well", shuns_the_living),
         suggests("workers are marked unhealthy", _unhealthy),
         requires("it lists or names no worker", _says_so),
         requires("it does not count them healthy now", _counts_healthy),

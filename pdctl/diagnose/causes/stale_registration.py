@@ -7,7 +7,7 @@ from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.bodies import json
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.addresses import host_of, port_of
-from pdctl.diagnose.causes.registries import EXPLAINS, serving
+from pdctl.diagnose.causes.registries import EXPLAINS, serving, workers_listed
 from pdctl.diagnose.predicates import logged
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event
@@ -16,16 +16,7 @@ from pdctl.evidence.records import Place
 
 def _listed(view: InstanceView) -> list[tuple[str, str]]:
     """Return (address, model) of the workers a router lists."""
-    found: list[tuple[str, str]] = []
-    for answer in view.raw.gets:
-        body = json(answer.body)
-        rows = body.get("workers") if isinstance(body, dict) else None
-        found.extend(
-            (str(row["url"]), str(row.get("model_id") or ""))
-            for row in (rows if isinstance(rows, list) else [])
-            if isinstance(row, dict) and isinstance(row.get("url"), str)
-        )
-    return found
+    return [(str(row["url"]), str(row.get("model_id") or "")) for row in workers_listed(view.raw.gets)]
 
 
 _NO_MODEL = ("", "unknown", "default", "none")

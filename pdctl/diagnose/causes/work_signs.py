@@ -33,6 +33,9 @@ def no_trouble(case: Case, view: InstanceView) -> Answer:
     silent = next((one for one in case.engines if one.lost_its_metrics), None)
     if silent is not None:
         return unknown(f"{silent.name} gave its metrics in the earlier sample and not in this one")
+    doubtful = case.doubtful_router
+    if doubtful is not None:
+        return unknown(doubtful.text)
     failed = next(
         (rise for one in case.engines if (rise := one.rise(Counter.TRANSFERS_FAILED)) and rise.value > 0),
         None,

@@ -188,3 +188,27 @@ def test_a_router_that_shows_no_arguments_is_found_by_its_title_and_port() -> No
     found = find(Table(processes=(row(10, "smg::router", 30001, 29000),)))
     assert [(i.dialect, i.url) for i in found.deployment.instances] == [("smg", "http://127.0.0.1:30001")]
     assert any("port is not in its command line" in note for note in found.untold)
+
+
+def test_a_worker_that_its_router_names_and_that_does_not_run_belongs_to_it() -> None:
+    """Dead it has no process; who sends requests to it tells of it."""
+    router = "vllm-router --port 8000 --prefill http://127.0.0.1:8100 --decode http://localhost:8200"
+    decode = 'vllm serve m --port 8200 --kv-transfer-config {"kv_role":"kv_consumer"}'
+    found = find(Table(processes=(row(10, router, 8000), row(11, decode, 8200))))
+    (missing,) = (item for item in found.deployment.instances if item.role is Role.PREFILL)
+    assert (missing.name, missing.dialect, missing.url) == ("prefill-0", "vllm", "http://127.0.0.1:8100")
+    assert found.taken[-1].startswith("prefill-0: http://127.0.0.1:8100, named by the router")
+
+
+def test_a_worker_on_another_host_is_not_missed_here() -> None:
+    """Its processes are not this host's."""
+    router = "vllm-router --port 8000 --prefill http://192.0.2.7:8100 --decode http://127.0.0.1:8200"
+    decode = 'vllm serve m --port 8200 --kv-transfer-config {"kv_role":"kv_consumer"}'
+    found = find(Table(processes=(row(10, router, 8000), row(11, decode, 8200))))
+    assert {item.role for item in found.deployment.instances} == {Role.ROUTER, Role.DECODE}
+
+
+def test_of_workers_none_of_which_runs_the_family_is_not_known() -> None:
+    """A router of several families names addresses alone."""
+    found = find(Table(processes=(row(10, "smg launch --port 8000 --prefill http://127.0.0.1:1 2", 8000),)))
+    assert [item.role for item in found.deployment.instances] == [Role.ROUTER]
