@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help up down model test lint format completions corpus bench gpu chaos chaos-recovery mixes judgements clean
+.PHONY: help up down model test lint format completions corpus bench gpu chaos chaos-recovery mixes judgements peers clean
 .DEFAULT_GOAL := help
 
 help:  ## show this
@@ -30,6 +30,9 @@ mixes: $(VENV)/test.stamp  ## random request mixes get the same tokens in every 
 
 judgements: $(VENV)/test.stamp model  ## judge systems in good health, and count the alarms [JUDGEMENTS_ARGS='--count 300 --results FILE']
 	$(BIN)/python -m tests.judgements $(JUDGEMENTS_ARGS)
+
+peers: $(VENV)/test.stamp  ## install the other engines that tests/peers runs, outside the repository [PEERS='vllm vllm-router dynamo']
+	$(BIN)/python -m tests.peers.install $(PEERS)
 
 lint: $(VENV)/test.stamp  ## style, types, import rules, generated files
 	$(BIN)/ruff check .

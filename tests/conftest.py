@@ -40,3 +40,11 @@ def smollm2_path() -> Path:
             pytest.fail(message)
         pytest.skip(message)
     return path
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in words which peers nothing was tested against; a row of `s` is passed over."""
+    skipped = [report for report in terminalreporter.stats.get("skipped", ()) if "peer" in report.keywords]
+    reasons = {str(report.longrepr[2]) for report in skipped if isinstance(report.longrepr, tuple)}
+    for reason in sorted(reasons):
+        terminalreporter.write_line(f"WITHOUT A PEER: {reason.removeprefix('Skipped: ')}", yellow=True)

@@ -2,6 +2,7 @@
 
 last                     name of the deployment used last
 NAME/deployment.toml     what was started or attached
+NAME/sightings.json      which processes were seen serving, of instances that others manage
 NAME/names               instance names, one a line; shells complete from it
 NAME/lock                held by the one pdctl that starts or stops
 NAME/instances/I.json    written by the shim of instance I

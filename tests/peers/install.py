@@ -112,8 +112,11 @@ def install(peer: Peer) -> None:
 def main() -> None:
     """Install what was named."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("peers", nargs="*", choices=[[], *PEERS], metavar="PEER", help=", ".join(PEERS))
-    for name in parser.parse_args().peers or PEERS:
+    parser.add_argument("peers", nargs="*", metavar="PEER", help=", ".join(PEERS))
+    names = parser.parse_args().peers or list(PEERS)
+    if unknown := [name for name in names if name not in PEERS]:
+        parser.error(f"there is no peer {unknown[0]!r}; there are {', '.join(PEERS)}")
+    for name in names:
         install(PEERS[name])
 
 

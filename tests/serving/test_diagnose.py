@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -96,3 +97,20 @@ def test_a_saturated_pair_is_no_alarm(routed: tuple[Pair, Process], tmp_path: Pa
     firm = [cause["code"] for cause in report["causes"] if cause["confidence"] != "hypothesis"]
     assert (code, report["verdict"] in ("healthy", "not_a_wedge")) == (0, True), firm
     assert not [code for code in firm if not code.startswith("PD09")]
+
+
+@pytest.mark.parametrize("side", ["prefill", "decode"])
+def test_a_side_that_dies_with_a_request_in_hand_is_named(tiny_model_dir: Path, tmp_path: Path, side: str) -> None:
+    """Nobody manages it: the look before has seen its process, which is gone now. The other side is not accused."""
+    with pair(tiny_model_dir, tmp_path, "--chunk-tokens", "16") as sides, router(sides, tmp_path) as smg:
+        assert diagnosed(tmp_path, (sides, smg))[0] == 0
+        body = {"model": "test", "prompt": "hello " * 600, "max_tokens": 3000, "ignore_eos": True}
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(smg.post, "/v1/completions", body)
+            until(lambda: sides.decode.get("/rooms")["rooms"], 30, "a request in flight")
+            getattr(sides, side).kill()
+            code, report, _ = diagnosed(tmp_path, (sides, smg))
+    firm = [(cause["code"], cause["subject"]["instance"]) for cause in report["causes"] if cause["level"] == "error"]
+    stands = [cause for cause in report["causes"] if cause["confidence"] == "established"]
+    assert (code, firm[0]) == (1, ("PD0101", f"{side}-0"))
+    assert [cause["code"] for cause in stands if cause["subject"]["instance"] not in (f"{side}-0", "router")] == []
