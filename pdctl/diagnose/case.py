@@ -41,6 +41,8 @@ from pdctl.dialects.signals import Counter, Gauge
 from pdctl.evidence.model import Evidence
 from pdctl.evidence.records import Probe
 
+_SERVER_ERROR = 500
+
 
 class Case:
     """Everything an analyzer may ask for. Derived from Evidence alone."""
@@ -246,8 +248,13 @@ class Case:
         """
         probe = self.last_probe
         passed = probe.via if probe is not None and probe.passed else None
-        ways = [view for view in self.routers if view.name != passed]
-        return next((found for view in ways if (found := self.symptom_of(view, Symptom.UNHEALTHY))), None)
+        for view in self.routers:
+            found = self.symptom_of(view, Symptom.UNHEALTHY) if view.name != passed else None
+            answer = view.get(found.unit) if found else None
+            # One that has no such endpoint says nothing of itself.
+            if answer is not None and (answer.status or 0) >= _SERVER_ERROR:
+                return found
+        return None
 
     @cached_property
     def kind_of_moving(self) -> Kind:

@@ -33,7 +33,13 @@ def workers(*, is_prefill_healthy: bool) -> str:
 
 
 def report(
-    *, via: str = "p -> d", began: str = LONG_AGO, before: bool = False, now: bool = False, prefill: int = 200
+    *,
+    via: str = "p -> d",
+    began: str = LONG_AGO,
+    before: bool = False,
+    now: bool = False,
+    prefill: int = 200,
+    router: str | None = None,
 ) -> Report:
     """Return the report on two samples of the router, and a probe that passed that way."""
     process = f'[[process]]\npid = 5\nstate = "S"\nstarted_at = {began}\n'
@@ -45,8 +51,8 @@ def report(
         p__process_toml=process,
         d__process_toml=process,
         r__process_toml=process,
-        r__http_toml=workers(is_prefill_healthy=now),
-        r__http_prev_toml=workers(is_prefill_healthy=before),
+        r__http_toml=router or workers(is_prefill_healthy=now),
+        r__http_prev_toml=router or workers(is_prefill_healthy=before),
         probe_toml=probe,
     )
 
@@ -61,6 +67,12 @@ def test_a_request_beside_the_router_does_not_prove_it() -> None:
 def test_a_request_through_the_router_does() -> None:
     """Whatever its /health complains of, what clients send gets through."""
     assert report(via="r", began=JUST_NOW).verdict == "healthy"
+
+
+def test_a_router_without_a_health_endpoint_says_nothing_of_itself() -> None:
+    """404 is no complaint: the request beside it decides, as where there is no router."""
+    silent = gets(("/health", 404, "not found"))
+    assert report(began=JUST_NOW, router=silent).verdict == "healthy"
 
 
 def test_a_router_that_never_lets_a_worker_in_again_is_named() -> None:
