@@ -83,10 +83,12 @@ def parse_log(data: bytes, file: str, reference: datetime, offset_min: int = 0) 
 
 
 def _clean(raw: bytes) -> str:
-    text = raw[: MAX_LINE * 2].decode("utf-8", "replace")
-    if "\x1b" in text:
-        text = _ANSI.sub("", text)
-    return _CONTROL.sub("", text)[:MAX_LINE]
+    return _CONTROL.sub("", without_colours(raw[: MAX_LINE * 2].decode("utf-8", "replace")))[:MAX_LINE]
+
+
+def without_colours(text: str) -> str:
+    """Return a text without terminal codes; routers print them into files too."""
+    return _ANSI.sub("", text) if "\x1b" in text else text
 
 
 def _rank_of_file(file: str) -> str:

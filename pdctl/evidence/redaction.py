@@ -12,13 +12,14 @@ import msgspec
 from pdctl.evidence import positive_list, toml_text
 from pdctl.evidence.credentials import Credentials
 from pdctl.evidence.free_text import without_content
+from pdctl.evidence.loglines import without_colours
 from pdctl.evidence.pseudonyms import Pseudonyms
 
 Files = Mapping[str, bytes]
 NEVER_SHARED = ("notes.md", "truth.toml", "manifest.json", "redaction.json", "flight.bin")
 """Free text, answers, what is written anew, and binary records that no rule can look into."""
 _LABEL = re.compile(r'([A-Za-z_]\w*)="((?:[^"\\]|\\.)*)"')
-_PATH = re.compile(r"(?<![\w:/.<])(/(?:[\w.+@%~-]+/)+[\w.+@%~-]*)")
+_PATH = re.compile(r"(?:(?<=file://)|(?<![\w:/.<]))(/(?:[\w.+@%~-]+/)+[\w.+@%~-]*)")
 _PUBLIC_PATHS = ("/usr/", "/lib/", "/lib64/", "/proc/", "/sys/", "/dev/", "/v1/", "/opt/nvidia/", "/health/", "/rooms/")
 _PACKAGES = re.compile(
     r"^.*?/((?:site-packages|dist-packages|sglang|vllm|engine|pdctl|dynamo|nixl|lib/python3\.\d+)/.*)$"
@@ -70,11 +71,13 @@ class Redaction:
         text = data.decode("utf-8", "replace")
         if file.startswith("metrics"):
             return "".join(self._sample(line) for line in text.splitlines(keepends=True)).encode()
-        lines = without_content(iter(text.split("\n")), self.text)
+        # A colour's last letter before a word hides the word from every rule, and says nothing.
+        lines = without_content(iter(without_colours(text).split("\n")), self.text)
         return self._credentials.without("\n".join(lines).encode())
 
     def text(self, text: str) -> str:
         """Return a text with pseudonyms for names, addresses and private paths."""
+        text = without_colours(text)
         return self._pseudonyms.text(_PATH.sub(self._path, text) if "/" in text else text)
 
     def _toml(self, data: bytes) -> bytes:

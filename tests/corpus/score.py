@@ -117,7 +117,7 @@ def ablation(chosen: list[Incident], full: dict[str, Report], without: str) -> s
     marks, flips = [], []
     for incident in chosen:
         report = diagnose(incident.evidence(without))
-        marks.append(mark(incident, report))
+        marks.append(_weakened(incident, report) or mark(incident, report))
         if is_flip(full[incident.name], report):
             flips.append(incident.name)
     decidable = [item for item in marks if not item.is_abstaining_case and item.outcome != "thin"]
@@ -126,6 +126,15 @@ def ablation(chosen: list[Incident], full: dict[str, Report], without: str) -> s
     harm = sum(1 for item in marks if item.harm)
     rest = f"wrong {wrong}, harmful {harm}, flipped {len(flips)} {' '.join(flips[:6])}"
     return f"without {without:<9}      {wilson(right, len(decidable))}, {rest}"
+
+
+def _weakened(incident: Incident, report: Report) -> Marks | None:
+    """Return the marks of a healthy system of which less evidence proves nothing, and that accuses nobody."""
+    if incident.truth.label != "healthy" or report.verdict != "unknown" or report.firm:
+        return None
+    return Marks(
+        name=incident.name, verdict=report.verdict, first="-", outcome="abstained", harm=(), is_abstaining_case=False
+    )
 
 
 def is_flip(full: Report, less: Report) -> bool:

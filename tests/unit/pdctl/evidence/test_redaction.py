@@ -63,6 +63,21 @@ def test_no_word_of_a_client_is_left(seed: int) -> None:
     assert [(plant.text, form) for plant in plants for form in plant.forbidden if form in clean] == []
 
 
+def test_colours_hide_nothing() -> None:
+    """Rust's loggers colour field names into files: path, host, name and prompt behind a code go all the same."""
+    codes = "\x1b[3mmodel\x1b[0m\x1b[2m=\x1b[0m/srv/acme/tune \x1b[2macme-prefill-paris \x1b[0m10.20.30.40 "
+    clean = log_of(codes + "\x1b[3mprompt\x1b[0m\x1b[2m=\x1b[0m'tell me a secret of yours'")
+    assert not [word for word in ("acme", "10.20.30.40", "secret") if word in clean]
+    assert "prompt='<27 chars>'" in clean
+
+
+def test_the_path_of_a_file_url_is_a_path() -> None:
+    """Of other URLs the host is what tells; `/v1/models` stays."""
+    clean = log_of("init_method=file:///srv/acme/store_1 GET http://127.0.0.1:8000/v1/models")
+    assert "acme" not in clean
+    assert clean.endswith("GET http://127.0.0.1:8000/v1/models")
+
+
 def test_length_of_a_prompt_is_kept() -> None:
     """How long it was matters; what it said does not: `'abcdefg'` is nine characters with its quotes."""
     assert log_of("Receive: text='abcdefg', rid='r'") == LINE.format("Receive: text='<9 chars>', rid='r'")
