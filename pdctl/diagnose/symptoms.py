@@ -128,17 +128,23 @@ def _unit(view: InstanceView, gauge: Gauge, is_request_unanswered: bool) -> Unit
     if outstanding <= 0:
         return None
     span = _span_s(view, gauge) if reading is not None else None
-    if span is None and (reading is None or view.interval_s is None):
+    if span is None and not _came_since(view, gauge) and (reading is None or view.interval_s is None):
         span = view.age_s(line.at) if line else None
     return Unit(view, gauge, outstanding, progress(view, gauge), place, is_confirmed, span)
 
 
 def _span_s(view: InstanceView, gauge: Gauge) -> float | None:
     """Return for how long something surely waits there: what came after the first sample has not waited since then."""
-    age, before = view.oldest_age_s(gauge), view.gauge_before(gauge)
+    age = view.oldest_age_s(gauge)
     if view.interval_s is None or age is not None:
         return min(view.interval_s, age) if view.interval_s is not None and age is not None else view.interval_s
-    return None if before is not None and before.value <= 0 else view.interval_s
+    return None if _came_since(view, gauge) else view.interval_s
+
+
+def _came_since(view: InstanceView, gauge: Gauge) -> bool:
+    """Return whether the earlier sample shows the queue empty: no older line tells how long something waits there."""
+    before = view.gauge_before(gauge)
+    return before is not None and before.value <= 0
 
 
 def progress(view: InstanceView, gauge: Gauge) -> bool | None:

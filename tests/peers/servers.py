@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import psutil
 
-_OURS = ("PYTHONPATH", "OMP_NUM_THREADS")
+_OURS = ("PYTHONPATH",)
 """Variables of the tests that a peer must not inherit."""
 
 

@@ -23,6 +23,8 @@ START_S = 600.0
 _ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
+    # One core each: more threads would only stand in each other's way.
+    "OMP_NUM_THREADS": "1",
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_HOST_IP": "127.0.0.1",
     "VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1",
@@ -66,7 +68,8 @@ class Vllm:
             else:
                 server.start()
         eventually(lambda: self.prefill.is_well() and self.decode.is_well(), START_S)
-        eventually(self.passes, 120)
+        # vllm-router asks once a minute, and lets a worker in again after several good answers.
+        eventually(self.passes, 300)
 
     def passes(self) -> bool:
         """Return whether one request through the router gets an answer."""

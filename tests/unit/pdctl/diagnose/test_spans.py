@@ -29,6 +29,17 @@ def test_a_queue_that_was_empty_before_is_suspected_alone() -> None:
     assert kinds(evidence(DECODE, d__metrics_prev_txt=vllm(0), **files)) == {("suspected", "waiting")}
 
 
+def test_a_queue_that_was_empty_before_is_not_as_old_as_the_last_line() -> None:
+    """Also where the newest scrape failed: the line was printed before the request came."""
+    files = {
+        "d__metrics_txt": vllm(1),
+        "d__capture_toml": '[[file]]\nname = "metrics.txt"\nstatus = "timeout"\nerror = "too late"\n',
+        "d__log_txt": "INFO 06-19 14:29:30 [loggers.py:335] Engine 000: Running: 0 reqs, Waiting: 0 reqs\n",
+    }
+    assert ("stalled", "waiting") in kinds(evidence(DECODE, d__metrics_prev_txt=vllm(1), **files))
+    assert kinds(evidence(DECODE, d__metrics_prev_txt=vllm(0), **files)) == {("suspected", "waiting")}
+
+
 def router(path: str, before: int, now: int) -> Evidence:
     """Return evidence of a router with four requests in flight, and answers of one kind."""
     line = f'smg_http_responses_total{{path="{path}",status_code="200",error_code=""}} '
