@@ -37,10 +37,11 @@ async def take(target: Target, context: Context, host: HostFacts, after: Table) 
     if target.pid is None:
         return [*_ended(target, host), *unit]
     tree = after.tree(target.pid)
+    if not tree and after.problem is None:
+        return [*_died_meanwhile(target.pid, target, host), *unit]
     if not tree:
         status = Status.TIMEOUT if after.timed_out else Status.FAILED
-        why = after.problem or f"pid {target.pid} is gone"
-        return [*(Taken(name=name, status=status, error=why) for name in FILES[:2]), *unit]
+        return [*(Taken(name=name, status=status, error=after.problem) for name in FILES[:2]), *unit]
     rows = [_row(row, host, target) for row in tree]
     pids = {row.pid for row in tree}
     sockets = [_socket(row) for row in after.sockets if row.pid in pids][:SOCKETS_MOST]
@@ -100,7 +101,8 @@ def _ended(target: Target, host: HostFacts) -> list[Taken]:
     record, last = target.record, target.last
     if last is not None:
         seen = {"pid": last.pid, "title": last.title, "state": "gone", "started_at": _utc(last.started_at)}
-        return _gone(target, seen | {"cmdline": last.cmdline, "oom_killed": _is_killed_for_memory(last.pid, host)})
+        seen |= {"cmdline": last.cmdline, "oom_killed": _is_killed_for_memory(last.pid, host)}
+        return _gone(seen, target.why_no_pid)
     if record is None:
         return [Taken(name=name, status=Status.ABSENT, error=target.why_no_pid) for name in FILES[:2]]
     started, ended = _utc(record.started_at), _utc(record.ended_at)
@@ -118,13 +120,28 @@ def _ended(target: Target, host: HostFacts) -> list[Taken]:
         "cmdline": argv_without(record.argv),
         "error": record.error,
     }
-    return _gone(target, row)
+    return _gone(row, target.why_no_pid)
 
 
-def _gone(target: Target, row: dict[str, Any]) -> list[Taken]:
+def _died_meanwhile(pid: int, target: Target, host: HostFacts) -> list[Taken]:
+    """Return what is known of a process that the first look showed and the second, just now, does not."""
+    row, record = host.table.of(pid), target.record
+    died: dict[str, Any] = {
+        "pid": pid,
+        "state": "gone",
+        "ended_at": datetime.now(UTC),
+        "oom_killed": _is_killed_for_memory(pid, host),
+        "restarts": record.restarts if record else None,
+    }
+    if row is not None:
+        died |= {"title": row.title, "started_at": row.began, "cmdline": argv_without(row.cmdline)}
+    return _gone(died, f"pid {pid} ended between two looks")
+
+
+def _gone(row: dict[str, Any], why: str) -> list[Taken]:
     return [
         Taken(name=FILES[0], content=toml_text.document({}, {"process": [row]})),
-        Taken(name=FILES[1], status=Status.ABSENT, error=target.why_no_pid),
+        Taken(name=FILES[1], status=Status.ABSENT, error=why),
     ]
 
 

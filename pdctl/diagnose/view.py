@@ -147,8 +147,6 @@ class InstanceView(Readings):
         seconds = (self.now - at).total_seconds() if self.now and at else None
         return None if seconds is not None and seconds < -_CLOCK_SLACK_S else seconds
 
-    # State
-
     @cached_property
     def processes(self) -> tuple[Process, ...]:
         """Processes of the running incarnation; of a dead instance, all that are known."""
@@ -166,6 +164,14 @@ class InstanceView(Readings):
     def age_of_process_s(self) -> float | None:
         """Seconds since the running incarnation began."""
         return self.age_s(self.started_at)
+
+    @cached_property
+    def last_run_s(self) -> float | None:
+        """How long the running incarnation, or the last one, has lived; None where its end is not known."""
+        if not self.is_gone:
+            return self.age_of_process_s
+        spans = (item.ended_at - item.started_at for item in self.processes if item.ended_at and item.started_at)
+        return max((span.total_seconds() for span in spans), default=None)
 
     @cached_property
     def is_gone(self) -> bool | None:
@@ -281,8 +287,8 @@ class InstanceView(Readings):
     @property
     def transfer(self) -> str | None:
         """Transfer backend: what the flags say, else the topology."""
-        flags = self.raw.source
-        return (flags.flag("--disaggregation-transfer-backend") if flags else None) or self.raw.transfer
+        source = self.raw.source
+        return (source.flag("--disaggregation-transfer-backend") if source else None) or self.raw.transfer
 
     def restarts(self) -> int:
         """Return the highest restart count among its processes."""

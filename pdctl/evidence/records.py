@@ -51,6 +51,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     state: str | None = None
     """R | S | D | T | Z | gone"""
     started_at: datetime | None = None
+    ended_at: datetime | None = None
     exit_code: int | None = None
     signal: int | None = None
     restarts: int | None = None

@@ -55,9 +55,9 @@ def _starts(view: InstanceView) -> int:
 
 
 def _fresh_death(case: Case, view: InstanceView) -> Answer:
-    settled = view.age_of_process_s
-    if settled is not None and settled >= LIMITS.startup_s and view.is_alive and not view.ended:
-        return no(f"{view.name} has lived for {settled / 60:.0f} min", Kind.PROCESS, value=settled, unit="s")
+    ran = view.last_run_s
+    if ran is not None and ran >= LIMITS.startup_s and (view.is_gone or (view.is_alive and not view.ended)):
+        return no(f"the last run of {view.name} took {ran / 60:.0f} min", Kind.PROCESS, value=ran, unit="s")
     ends = view.end_events(*_DEATHS, Event.TERMINATED)
     age = view.age_of_process_s
     young = (

@@ -6,6 +6,7 @@ from pdctl.diagnose.analyzer import DEATHS, EVERYONE, FAILURES, STALLS, Analyzer
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.processes import gone, no_reason, not_starting
+from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event
@@ -32,7 +33,9 @@ def _gone_among_the_living(case: Case, view: InstanceView) -> Answer:
 
 
 def _not_restarted(case: Case, view: InstanceView) -> Answer:
-    if view.restarts() >= 2:
+    """Ask that it is in no restart loop: restarts that its last run outlived are history."""
+    ran = view.last_run_s
+    if view.restarts() >= LIMITS.crash_restarts and (ran is None or ran < LIMITS.startup_s):
         return no(f"{view.name} is restarted again and again ({view.restarts()}x)", Kind.PROCESS)
     return yes(f"{view.name} is not restarted over and over", Kind.PROCESS)
 

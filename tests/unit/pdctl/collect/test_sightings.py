@@ -135,11 +135,13 @@ def test_the_main_process_of_a_part_that_listens_is_found(folder: StateFolder, t
     assert found(folder, INIT, main, part).pid == 40
 
 
-def test_the_end_is_evidence(folder: StateFolder) -> None:
-    """process.toml has the process that was, in state gone, with its start."""
-    target = found(folder, INIT)
+@pytest.mark.parametrize("is_seen_first", [False, True], ids=["before both looks", "between them"])
+def test_the_end_is_evidence(folder: StateFolder, tmp_path: Path, is_seen_first: bool) -> None:
+    """process.toml has the process that was, in state gone, with its start: who dies again and again dies in a look."""
+    first = (INIT, server(tmp_path / "decode.log")) if is_seen_first else (INIT,)
+    target = found(folder, *first)
     host = HostFacts(
-        table=Table(processes=(INIT,)),
+        table=Table(processes=first),
         kernel=Taken(name=kernel.NAME, status=Status.ABSENT),
         gpus=gpu.Gpus(),
         sources=source.Sources(),

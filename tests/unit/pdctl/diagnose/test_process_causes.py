@@ -6,6 +6,8 @@ One small incident a mechanism: what it names, and that its look-alike is not na
 # ruff: noqa: E501 - lines of logs and files stand as engines print them.
 from __future__ import annotations
 
+import pytest
+
 from tests.unit.pdctl.diagnose import incident as make
 
 
@@ -16,6 +18,20 @@ def test_a_gone_instance() -> None:
         make.PAIR, p__process_toml=process, p__http_toml=make.REFUSED_GET, d__http_toml=make.HEALTHY_GET
     )
     assert make.first(report) == "PD0101"
+
+
+@pytest.mark.parametrize(("started_at", "code"), [
+    ("2026-06-19T14:29:50Z", "PD0102"),
+    ("2026-06-19T04:00:00Z", "PD0101"),
+])  # fmt: skip
+def test_a_gone_instance_that_was_restarted(started_at: str, code: str) -> None:
+    """It dies again and again where its last run was short; restarts that the last run outlived are history."""
+    process = f'[[process]]\npid = 5\nstate = "gone"\nrestarts = 3\nstarted_at = {started_at}\n'
+    process += "ended_at = 2026-06-19T14:29:55Z\n"
+    report = make.report(
+        make.PAIR, p__process_toml=process, p__http_toml=make.REFUSED_GET, d__http_toml=make.HEALTHY_GET
+    )
+    assert make.first(report) == code
 
 
 def test_a_port_that_refuses_while_weights_load_is_no_death() -> None:
