@@ -10,7 +10,7 @@ import msgspec
 
 from pdctl.collect import host_processes
 from pdctl.collect.host_processes import ProcessRow, Table
-from pdctl.deployment import files, router_arguments
+from pdctl.deployment import files, router_answers, router_arguments
 from pdctl.deployment.grouping import connected
 from pdctl.deployment.model import Deployment, Instance, Role
 from pdctl.deployment.state import StateFolder, chosen
@@ -46,8 +46,22 @@ class _Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def running(*, deadline_s: float = SURVEY_S) -> Running:
-    """Look at every process of this host. Raises as `find` does."""
-    return find(_with_recorded_arguments(host_processes.read_now(deadline_s=deadline_s)))
+    """Look at every process of this host, and ask its routers for workers that have none. Raises as `find` does."""
+    found = find(_with_recorded_arguments(host_processes.read_now(deadline_s=deadline_s)))
+    return with_missing(found, router_answers.roles(found.deployment.of_role(Role.ROUTER)))
+
+
+def with_missing(found: Running, told: dict[str, Role]) -> Running:
+    """Add the workers that routers tell of (address -> role), at an address of this host, and that do not run."""
+    present = found.deployment.instances
+    engines = [item for item in present if item.role is not Role.ROUTER]
+    named = _named([*present, *router_arguments.missing(told, engines)])
+    lines = (f"{one.name}: {one.url}, named by the router; nothing of it runs here" for one in named[len(present) :])
+    return msgspec.structs.replace(
+        found,
+        deployment=msgspec.structs.replace(found.deployment, instances=tuple(named)),
+        taken=(*found.taken, *lines),
+    )
 
 
 def chosen_or_running(name: str | None, file: Path | None, root: Path) -> Running:
@@ -91,20 +105,18 @@ def find(table: Table) -> Running:
 def _running(seen: Sequence[_Seen]) -> Running:
     specs = {item.spec.parents[1] for item in seen if item.spec is not None}
     state = specs.pop() if len(specs) == 1 else None
-    engines = [item.instance for item in seen if not item.line.is_router]
-    named = _named([*(item.instance for item in seen), *router_arguments.missing(_told_by_routers(seen), engines)])
+    named = _named([item.instance for item in seen])
     models = [item.instance.model for item in seen if item.instance.model]
     deployment = Deployment(
         name=state.name if state else "this-host", model=models[0] if models else "", instances=tuple(named)
     )
-    told = [_taken(instance, item) for instance, item in zip(named, seen, strict=False)]
-    told += [f"{one.name}: {one.url}, named by the router; nothing of it runs here" for one in named[len(seen) :]]
-    return Running(
+    found = Running(
         deployment=deployment,
-        taken=tuple(told),
-        untold=tuple(f"{i.name}: {note}" for i, item in zip(named, seen, strict=False) for note in item.notes),
+        taken=tuple(_taken(instance, item) for instance, item in zip(named, seen, strict=True)),
+        untold=tuple(f"{i.name}: {note}" for i, item in zip(named, seen, strict=True) for note in item.notes),
         folder=StateFolder(state.parent, state.name) if state else None,
     )
+    return with_missing(found, _told_by_routers(seen))
 
 
 def _links(item: _Seen) -> set[str]:

@@ -13,7 +13,9 @@ import msgspec
 import pytest
 
 from pdctl.collect import host_processes
-from pdctl.deployment.running import find
+from pdctl.deployment import router_answers
+from pdctl.deployment.model import Role
+from pdctl.deployment.running import find, with_missing
 from tests.cli.pdctl_process import run
 from tests.peers.diagnosing import diagnosed, firm
 from tests.peers.hugging_face import write_directory
@@ -133,6 +135,9 @@ def test_prefill_that_dies_between_the_legs_is_named(peer: Vllm, tmp_path: Path)
         code, report = diagnosed(tmp_path, "--timeout", "50", where=arguments)
         assert (code, firm(report)[0]) == (1, ("PD0101", "prefill-0"))
         assert [instance for _, instance in firm(report) if instance == "decode-0"] == []
+    found = find(processes_of(peer.decode, peer.router))
+    told = router_answers.roles(found.deployment.of_role(Role.ROUTER))
+    assert peer.prefill.url in [item.url for item in with_missing(found, told).deployment.instances]
 
 
 def test_a_killed_decode_is_named(peer: Vllm, tmp_path: Path) -> None:

@@ -7,9 +7,11 @@ import itertools
 import pytest
 
 from pdctl.collect.host_processes import ProcessRow, Table
+from pdctl.deployment import router_answers
 from pdctl.deployment.model import Role
-from pdctl.deployment.running import find
+from pdctl.deployment.running import find, with_missing
 from pdctl.errors import CannotTell, UsageError
+from tests.fakes import families
 
 _TICKS = itertools.count(1)
 
@@ -212,3 +214,27 @@ def test_of_workers_none_of_which_runs_the_family_is_not_known() -> None:
     """A router of several families names addresses alone."""
     found = find(Table(processes=(row(10, "smg launch --port 8000 --prefill http://127.0.0.1:1 2", 8000),)))
     assert [item.role for item in found.deployment.instances] == [Role.ROUTER]
+
+
+def test_a_router_that_hides_its_arguments_is_asked() -> None:
+    """Its list has the dead worker's address and role; what runs is not added twice."""
+    decode = 'vllm serve m --port 8200 --kv-transfer-config {"kv_role":"kv_consumer"}'
+    listed: list[dict[str, object]] = [
+        {"url": "http://127.0.0.1:8100", "worker_type": "prefill"},
+        {"url": "http://localhost:8200/", "worker_type": "decode"},
+        {"url": "http://192.0.2.9:1", "worker_type": "prefill"},
+    ]
+    with families.smg(listed) as router:
+        found = find(Table(processes=(row(10, "smg::router", router.port), row(11, decode, 8200))))
+        told = router_answers.roles(found.deployment.of_role(Role.ROUTER))
+    whole = with_missing(found, told).deployment
+    assert {(item.name, item.url) for item in whole.instances if item.role is not Role.ROUTER} == {
+        ("decode-0", "http://127.0.0.1:8200"),
+        ("prefill-0", "http://127.0.0.1:8100"),
+    }
+
+
+def test_a_router_that_does_not_answer_tells_nothing() -> None:
+    """Nothing is added, and nothing fails."""
+    found = find(Table(processes=(row(10, "smg::router", 1),)))
+    assert router_answers.roles(found.deployment.of_role(Role.ROUTER)) == {}
