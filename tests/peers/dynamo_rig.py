@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +11,10 @@ from pathlib import Path
 import httpx
 
 from tests.peers.pythons import python_of
-from tests.peers.servers import Server, is_open
-from tests.ports import free_port
+from tests.peers.servers import Server, is_open, low_ports
 from tests.waiting import eventually
 
 _PLANES = ("--discovery-backend", "file", "--request-plane", "tcp", "--event-plane", "zmq")
-_HIGHEST_SYSTEM_PORT = 32767
-"""Dynamo reads DYN_SYSTEM_PORT as a signed 16-bit number."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +36,6 @@ class Dynamo:
         return httpx.post(url, json=body, timeout=20, trust_env=False).status_code
 
 
-def _system_port() -> int:
-    for port in range(_HIGHEST_SYSTEM_PORT, 20_000, -1):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise RuntimeError("no port below 32768 is free")
-
-
 @contextlib.contextmanager
 def dynamo(model: Path, folder: Path) -> Iterator[Dynamo]:
     """Start the three processes, wait until a request passes, and kill them at the end, stopped or not."""
@@ -64,14 +52,13 @@ def dynamo(model: Path, folder: Path) -> Iterator[Dynamo]:
 
     mocker = ("dynamo.mocker", "--model-path", str(model), "--model-name", "mock", "--disaggregation-mode")
     try:
-        port = _system_port()
-        bootstrap = ("--bootstrap-ports", str(free_port()))
+        # Dynamo reads DYN_SYSTEM_PORT as a signed 16-bit number.
+        port, other, web_port, bootstrap_port = low_ports(4)
+        bootstrap = ("--bootstrap-ports", str(bootstrap_port))
         prefill = start("prefill", port, *mocker, "prefill", *bootstrap, DYN_SYSTEM_PORT=str(port))
-        port = _system_port()
-        decode = start("decode", port, *mocker, "decode", DYN_SYSTEM_PORT=str(port))
-        port = free_port()
-        web = ("--http-host", "127.0.0.1", "--http-port", str(port))
-        made = Dynamo(start("frontend", port, "dynamo.frontend", *web), prefill, decode)
+        decode = start("decode", other, *mocker, "decode", DYN_SYSTEM_PORT=str(other))
+        web = ("--http-host", "127.0.0.1", "--http-port", str(web_port))
+        made = Dynamo(start("frontend", web_port, "dynamo.frontend", *web), prefill, decode)
         eventually(lambda: _passes(made), 90)
         yield made
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -76,6 +77,22 @@ class Server:
         with contextlib.suppress(httpx.HTTPError):
             return httpx.get(f"{self.url}{path}", timeout=2, trust_env=False).status_code == 200
         return False
+
+
+_LOW, _HIGH = 20_000, 29_999
+"""Below the range from which the kernel takes ports for connections (32768 on Linux), and away from pdctl's own."""
+
+
+def low_ports(count: int) -> list[int]:
+    """Return ports of the loopback that nobody listens on and that no client is given before the server binds them."""
+    found: list[int] = []
+    for port in random.sample(range(_LOW, _HIGH + 1), _HIGH - _LOW + 1):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise RuntimeError(f"fewer than {count} ports between {_LOW} and {_HIGH} are free")
 
 
 def is_open(url: str) -> bool:

@@ -13,8 +13,7 @@ from typing import Any
 import httpx
 
 from tests.peers.pythons import python_of
-from tests.peers.servers import Server
-from tests.ports import free_ports
+from tests.peers.servers import Server, low_ports
 from tests.waiting import eventually
 
 MODEL = "smol"
@@ -94,7 +93,7 @@ def vllm(model: Path, folder: Path) -> Iterator[Vllm]:
 
 
 def _made(model: Path, folder: Path) -> Vllm:
-    ports = free_ports(6)
+    ports = low_ports(6)
     engines = {
         role: _engine(role, model, folder, port, side)
         for role, port, side in zip(_ROLES, ports[:2], ports[2:4], strict=True)
