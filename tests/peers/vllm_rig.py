@@ -93,7 +93,8 @@ def vllm(model: Path, folder: Path) -> Iterator[Vllm]:
 
 
 def _made(model: Path, folder: Path) -> Vllm:
-    ports = low_ports(6)
+    # A router that hides its arguments is taken to serve on its lowest port, as with the usual 8000 and 29000.
+    ports = sorted(low_ports(6))
     engines = {
         role: _engine(role, model, folder, port, side)
         for role, port, side in zip(_ROLES, ports[:2], ports[2:4], strict=True)
