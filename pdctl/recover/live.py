@@ -27,7 +27,7 @@ from pdctl.evidence.directory import read_directory
 from pdctl.hosts.hosts import Hosts
 from pdctl.probe import ProbeResult, prove
 from pdctl.probe.evidence import PROBE_FILE, probe_document
-from pdctl.recover.restart_set import blames_only_the_router, is_explained
+from pdctl.recover.restart_set import blames_only_the_clients, blames_only_the_router, is_explained
 
 INTERVAL_S = 2.0
 SAMPLE_S = 8.0
@@ -104,8 +104,12 @@ class Live:
             manifest.write(self.path, manifest_of(self.path, self._deployment.name, self.summary, conclusion))
 
     def _is_decided(self, report: Report, may_probe: bool) -> bool:
-        """Return whether more evidence would change nothing. A router is blamed only after a direct request passed."""
-        if blames_only_the_router(report) and may_probe:
+        """Return whether more evidence would change nothing.
+
+        A router is blamed only after a direct request passed; that clients left for no fault of the engines is said
+        only after one was answered: wrong answers drive clients away too, and everything moves.
+        """
+        if (blames_only_the_router(report) or blames_only_the_clients(report)) and may_probe:
             return self._is_probed
         return report.verdict in _DECIDED or is_explained(report)
 

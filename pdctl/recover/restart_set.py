@@ -19,6 +19,7 @@ from pdctl.errors import UsageError
 RESTARTS = (Action.RESTART_PAIR, Action.RESTART_INSTANCE, Action.RESTART_ROUTER)
 KEPT_BY_PEERS = ("PD0307",)
 """One side was restarted alone, and that is the trouble: the old state, which must go, is its peers'."""
+CLIENT_GONE = "PD0904"
 
 StoppedWith = Callable[[str], Iterable[str]]
 """The instances that a manager stops along with one, whether they would survive or not."""
@@ -62,6 +63,11 @@ def blames_only_the_router(report: Report) -> bool:
     """Return whether every restart that the causes call for is the router's."""
     causes = initiating_restarts(report)
     return bool(causes) and all(code_of(cause.code).action is Action.RESTART_ROUTER for cause in causes)
+
+
+def blames_only_the_clients(report: Report) -> bool:
+    """Return whether all that is found is that clients left."""
+    return {cause.code for cause in initiating(report)} == {CLIENT_GONE}
 
 
 def is_explained(report: Report) -> bool:

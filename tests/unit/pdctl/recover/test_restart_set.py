@@ -9,7 +9,7 @@ from pdctl.deployment.model import Deployment, Instance, Role
 from pdctl.diagnose.catalogue import code_of
 from pdctl.diagnose.report import Cause, Impact, Report, Subject, Tool
 from pdctl.errors import UsageError
-from pdctl.recover.restart_set import affected_pairs, closed, is_explained, seeds
+from pdctl.recover.restart_set import affected_pairs, blames_only_the_clients, closed, is_explained, seeds
 
 
 def deployed(dialect: str, version: str | None = None) -> Deployment:
@@ -140,3 +140,10 @@ def test_looking_ends_with_a_cause_that_says_what_to_do(verdict: str, code: str 
     """A crash loop explains failures at once; where nothing fails yet, a wedge may be forming beside it."""
     found = report(*[cause(code, "decode-0")] if code else [])
     assert is_explained(msgspec.structs.replace(found, verdict=verdict)) is is_enough
+
+
+def test_clients_that_left_are_blamed_alone_only_where_nothing_else_is_found() -> None:
+    """A request is sent first: wrong answers drive clients away too."""
+    assert blames_only_the_clients(report(cause("PD0904", "router")))
+    assert not blames_only_the_clients(report(cause("PD0904", "router"), cause("PD0309", "decode-0")))
+    assert not blames_only_the_clients(report())
