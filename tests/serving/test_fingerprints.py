@@ -23,6 +23,8 @@ LYING = ("--enable-failpoints", "--legacy-health", *FLAGS)
 ENDING = "ending"
 """A phase of ours that no engine of the field counts: its client is gone, and its pages are still awaited."""
 KILLED_AT_ONCE = 13
+KILLED_AFTER_S = [0.02 * 1.4**number for number in range(KILLED_AT_ONCE)]
+"""To 1.1 s: some of them while their chunks are on the way, however fast the machine is."""
 LOST = 6
 
 
@@ -65,7 +67,7 @@ def test_all_queues_are_empty_and_a_fresh_request_hangs(sides: Pair) -> None:
     """An agent with 13 requests was killed a while ago: nothing waits, nothing runs, and nothing gets through."""
     switch(sides.prefill, "mass-abort")
     with ThreadPoolExecutor(KILLED_AT_ONCE) as agent:
-        list(agent.map(lambda _: leave(sides, 900, 1.0), range(KILLED_AT_ONCE)))
+        list(agent.map(lambda after_s: leave(sides, 900, after_s), KILLED_AFTER_S))
     until(lambda: is_control_dead(sides.prefill), 20, "the thread dead")
     until(lambda: queued(sides.prefill) == queued(sides.decode) == 0, 30, "all queues empty")
     assert healths(sides) == [200, 200]
