@@ -65,7 +65,7 @@ def attach(
     )
     files.save(found.deployment, file)
     folder = StateFolder(state_root(), found.deployment.name)
-    locate.remember(found.deployment, folder, host_processes.read_now(deadline_s=_SURVEY_S))
+    locate.remember(found.deployment, folder, host_processes.read_now(deadline_s=_SURVEY_S), console.tell)
     if output is Output.JSON:
         print(attach_json(found, file))
     else:

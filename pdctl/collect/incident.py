@@ -78,8 +78,10 @@ class IncidentDirectory:
         return self._unwritten
 
     def write_topology(self, at: datetime, prev_at: datetime | None) -> None:
-        """Write what is deployed and when the two samples were taken."""
-        self._write(self.path / "topology.toml", topology_document(self._deployment, at, prev_at))
+        """Write what is deployed and when the two samples were taken. Raises PdctlError: without it nothing is read."""
+        path = self.path / "topology.toml"
+        if not self._write(path, topology_document(self._deployment, at, prev_at)) and not path.exists():
+            raise PdctlError(f"{self._unwritten}", "make room there, or make the folder writable")
 
     def add(self, instance: str, taken: Iterable[Taken]) -> None:
         """Write the files at once and remember how they came about; the bytes are not kept."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from pdctl.collect import sightings
@@ -16,6 +16,7 @@ from pdctl.deployment import layout
 from pdctl.deployment.model import Deployment, Instance
 from pdctl.deployment.state import StateFolder
 from pdctl.dialects.command_flags import Flags, command_line_of
+from pdctl.errors import PdctlError
 from pdctl.hosts.host import LOCAL
 from pdctl.managers import shim
 
@@ -28,12 +29,18 @@ def targets(deployment: Deployment, folder: StateFolder, table: Table, host: str
     return tuple(_target(instance, folder, table, listeners, seen.get(instance.url)) for instance in of_host)
 
 
-def remember(deployment: Deployment, folder: StateFolder, table: Table) -> None:
-    """Keep which processes of this host serve the deployment now, for the day when one is gone. Raises PdctlError."""
+def remember(deployment: Deployment, folder: StateFolder, table: Table, say: Callable[[str], None]) -> None:
+    """Keep which processes of this host serve the deployment now, for the day when one is gone.
+
+    Where it cannot be kept that is told, and costs nothing else.
+    """
     listeners = _listeners(table.processes)
     here = (item for item in deployment.instances if is_here(item) and item.manager == "none")
     roots = ((item.url, _root(listeners.get(layout.host_and_port(item.url)[1]), table)) for item in here)
-    sightings.note(folder, ((url, row) for url, row in roots if row is not None))
+    try:
+        sightings.note(folder, ((url, row) for url, row in roots if row is not None))
+    except PdctlError as error:
+        say(f"not kept which processes serve: {error.message}")
 
 
 def is_here(instance: Instance) -> bool:

@@ -171,7 +171,7 @@ class Collector:
         await site.survey()
         targets = locate.targets(self._deployment, self._folder, site.table, site.name)
         if self._remembers and site.name == LOCAL:
-            locate.remember(self._deployment, self._folder, site.table)
+            locate.remember(self._deployment, self._folder, site.table, self._progress)
         for target in targets:
             self._fetcher.hurry(target.name, STOPPED_GET_S if site.table.is_stopped(target.pid) else None)
         return targets

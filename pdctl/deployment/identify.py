@@ -84,8 +84,10 @@ def identify(address: Address, client: InstanceClient) -> Found:
             f"{address.url} answers, but is no engine or router that pdctl knows",
             "give the address of an engine's or router's HTTP port, not of a metrics or bootstrap port",
         )
-    said = _text(first(dialect.role, answers))
-    role = address.role or (Role.ROUTER if dialect.kind is Kind.ROUTER else _role(dialect, said))
+    said = Role.ROUTER if dialect.kind is Kind.ROUTER else _role(dialect, _text(first(dialect.role, answers)))
+    if address.role and said and address.role is not said:
+        raise NotProven(f"{address.url} says that it is {said}, not {address.role}", f"give {said}={address.url}")
+    role = address.role or said
     return Found(
         url=address.url,
         dialect=dialect,

@@ -27,7 +27,7 @@ from pdctl.evidence.directory import read_directory
 from pdctl.hosts.hosts import Hosts
 from pdctl.probe import ProbeResult, prove
 from pdctl.probe.evidence import PROBE_FILE, probe_document
-from pdctl.recover.restart_set import blames_only_the_clients, blames_only_the_router, is_explained
+from pdctl.recover.blame import blames_only_the_clients, blames_only_the_router, is_explained
 
 INTERVAL_S = 2.0
 SAMPLE_S = 8.0

@@ -19,8 +19,9 @@ from pdctl.dialects.family import Capability, Kind, Support
 from pdctl.errors import PdctlError
 from pdctl.probe import Verdict, prove
 from pdctl.recover import gates
+from pdctl.recover.blame import initiating_restarts
 from pdctl.recover.ledger import Recovery, Step
-from pdctl.recover.restart_set import affected_pairs, initiating_restarts
+from pdctl.recover.restart_set import affected_pairs
 
 CURED = ("PD0402", "PD0405")
 """Requests wait behind one that cannot go on; the engines themselves are well."""

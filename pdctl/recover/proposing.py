@@ -12,7 +12,7 @@ from pdctl.diagnose.report import Report
 from pdctl.diagnose.verdict import Verdict
 from pdctl.errors import Refused
 from pdctl.hosts.hosts import Hosts
-from pdctl.recover import gates, mild, plan, preflight, restart_set, states
+from pdctl.recover import blame, gates, mild, plan, preflight, restart_set, states
 from pdctl.recover.drift import Drift
 from pdctl.recover.ledger import Recovery
 from pdctl.recover.ledgers import everybodys
@@ -99,7 +99,7 @@ def _facts(
     report: Report | None,
     operations: Operations,
 ) -> gates.Facts:
-    cause = restart_set.initiating_restart(report) if report else None
+    cause = blame.initiating_restart(report) if report else None
     is_decided = request.wish.force or (request.wish.is_planned and not request.wish.reason)
     healthy = () if is_decided else states.last_healthy(deployment, chosen.names, report, operations.say)
     return gates.Facts(

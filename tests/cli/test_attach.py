@@ -79,6 +79,15 @@ def test_role_that_nobody_tells_has_to_be_said(tmp_path: Path) -> None:
     assert [one.role for one in load(tmp_path / "pd.toml").instances] == [Role.PREFILL, Role.DECODE]
 
 
+def test_role_that_the_engine_contradicts_is_refused(tmp_path: Path) -> None:
+    """A deployment file with the sides mixed up would mislead every command: exit 1, and what to give instead."""
+    with sglang("decode") as decode:
+        ran = run(tmp_path, "attach", f"prefill={decode.url}")
+    assert ran.returncode == 1
+    assert f"{decode.url} says that it is decode, not prefill" in ran.stderr
+    assert not (tmp_path / "pd.toml").exists()
+
+
 def test_unreachable_is_named_and_nothing_is_written(tmp_path: Path) -> None:
     """One address that does not answer: exit 1, which one and how, no file."""
     nobody = unused_url()

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from pdctl.collect.session import Collector, collect
 from pdctl.deployment import files
 from pdctl.deployment.model import Deployment, Instance, Role
 from pdctl.deployment.state import StateFolder
-from pdctl.errors import UsageError
+from pdctl.errors import PdctlError, UsageError
 from pdctl.evidence.directory import read_directory
 from tests.fakes.bad_http import BadServer, drip_headers, not_found, whole
 from tests.unit.pdctl.evidence.planted import credential, secret
@@ -257,22 +258,36 @@ def test_an_interrupt_leaves_what_was_taken(tmp_path: Path) -> None:
     assert evidence.instances[0].capture.failed["http.toml"] == "the collection was interrupted"
 
 
-def test_a_full_disk_costs_the_files_that_do_not_fit(tmp_path: Path) -> None:
-    """What was written before is readable, and the summary says that the rest is not there."""
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 kB."""
     if os.geteuid() != 0:
         pytest.skip("needs root to mount a small file system")
-    small = tmp_path / "small"
-    small.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(small)], check=True)
-    try:
-        big = whole(b"".join(b'sglang:num_running_reqs{rank="%d"} 1\n' % rank for rank in range(3000)))
-        with BadServer({"/metrics": big, "/health": whole(b"")}, not_found) as server:
-            summary = collect(deployment(server.url), interval_s=0.1, timeout_s=10, out=small / "incident")
-        assert not summary.is_complete
-        assert "No space left" in (summary.unwritten or "")
-        assert "metrics.txt" in {item.file for item in summary.missing}
-        evidence = read_directory(small / "incident")
-        assert [instance.name for instance in evidence.instances] == ["prefill-0"]
-        assert not list((small / "incident").rglob("*.part"))
-    finally:
-        subprocess.run(["umount", str(small)], check=True)
+    folder = tmp_path / "small"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)], check=True)
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_costs_the_files_that_do_not_fit(small: Path) -> None:
+    """What was written before is readable, and the summary says that the rest is not there."""
+    big = whole(b"".join(b'sglang:num_running_reqs{rank="%d"} 1\n' % rank for rank in range(3000)))
+    with BadServer({"/metrics": big, "/health": whole(b"")}, not_found) as server:
+        summary = collect(deployment(server.url), interval_s=0.1, timeout_s=10, out=small / "incident")
+    assert not summary.is_complete
+    assert "No space left" in (summary.unwritten or "")
+    assert "metrics.txt" in {item.file for item in summary.missing}
+    evidence = read_directory(small / "incident")
+    assert [instance.name for instance in evidence.instances] == ["prefill-0"]
+    assert not list((small / "incident").rglob("*.part"))
+
+
+def test_a_disk_without_room_for_anything_is_told(small: Path) -> None:
+    """Nothing can be read of a folder that does not even say what is deployed."""
+    (small / "filler").write_bytes(bytes(64 << 10))
+    with (
+        BadServer({"/health": whole(b"")}, not_found) as server,
+        pytest.raises(PdctlError, match=r"topology.toml could not be written: No space left"),
+    ):
+        collect(deployment(server.url), interval_s=0.1, timeout_s=10, out=small / "incident")

@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> StateFolder:
     log = tmp_path / "decode.log"
     log.write_text("INFO 11-30 03:08:43 hello\n")
     state = StateFolder(tmp_path, "x")
-    locate.remember(deployment(), state, Table(processes=(INIT, server(log))))
+    locate.remember(deployment(), state, Table(processes=(INIT, server(log))), print)
     return state
 
 
@@ -133,6 +133,15 @@ def test_the_main_process_of_a_part_that_listens_is_found(folder: StateFolder, t
     main = server(tmp_path / "s.log", pid=40, start_ticks=10, listening=(), exe="/p")
     part = server(tmp_path / "s.log", pid=41, ppid=40, start_ticks=11, cmdline=("VLLM::ApiServer_0",), exe="/p")
     assert found(folder, INIT, main, part).pid == 40
+
+
+def test_what_cannot_be_kept_is_told_and_costs_nothing_else(tmp_path: Path) -> None:
+    """A note for another day must not end today's diagnosis: it is one line."""
+    state, told = StateFolder(tmp_path, "x"), []
+    (state.folder / "sightings.json").mkdir(parents=True)
+    locate.remember(deployment(), state, Table(processes=(INIT, server(tmp_path / "d.log"))), told.append)
+    assert len(told) == 1
+    assert "Is a directory" in told[0]
 
 
 @pytest.mark.parametrize("is_seen_first", [False, True], ids=["before both looks", "between them"])
