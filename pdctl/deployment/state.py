@@ -11,7 +11,6 @@ NAME/logs/I.log          what I prints; I.log.1 is older
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pdctl.deployment import files
+from pdctl.deployment.lock_file import held
 from pdctl.deployment.model import Deployment
 from pdctl.errors import CannotTell, PdctlError, UsageError
 from pdctl.managers import shim
@@ -79,25 +79,15 @@ class StateFolder:
 
     @contextmanager
     def locked(self, on_wait: Callable[[str], None]) -> Iterator[None]:
-        """Be the only pdctl that starts or stops here; `on_wait` is told once who is waited for.
+        """Be the only pdctl that starts or stops here; `on_wait` is told once who is waited for. Raises PdctlError."""
 
-        The kernel drops the lock when its holder dies, so a stale one cannot exist.
-        """
+        def wait(holder: str) -> None:
+            on_wait(f"waiting for another pdctl (pid {holder or 'unknown'}) that works on {self.name!r}")
+
         self.create()
         # Not inherited by the shims: they would keep the lock for as long as the engines live.
-        descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                holder = os.pread(descriptor, 32, 0).decode().strip() or "unknown"
-                on_wait(f"waiting for another pdctl (pid {holder}) that works on {self.name!r}")
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        with held(self.folder / "lock", str(os.getpid()), wait):
             yield
-        finally:
-            os.close(descriptor)
 
 
 def last_used(root: Path) -> str | None:

@@ -1,21 +1,19 @@
 """At most one probe per pair at a time, on this machine, for as long as its connection lives.
 
-A lock is an flock on a file named after the pair's two addresses. Processes that hold a connection
-inherit the descriptor, so a probe that was left behind keeps its pair locked until the engine ends it.
-The kernel lets go of the lock when the last of them exits, so a stale one cannot exist.
+A lock is one on a file named after the pair's two addresses. Processes that hold a connection inherit the
+descriptor, so a probe that was left behind keeps its pair locked until the engine ends it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from pdctl.deployment.lock_file import held
 from pdctl.errors import PdctlError, Refused
 
 Pair = tuple[str, str]
@@ -38,24 +36,18 @@ def _lock(folder: Path, pair: Pair, request_id: str) -> Iterator[int]:
     path = folder / f"{hashlib.sha256(' '.join(pair).encode()).hexdigest()[:16]}.lock"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise PdctlError(
-            f"cannot make the probe's lock {path}: {error.strerror}",
+            f"cannot make the folder of the probe's lock {path}: {error.strerror}",
             "set XDG_STATE_HOME to a folder that you may write",
         ) from error
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise _refused(pair, os.pread(descriptor, 200, 0).decode("utf-8", "replace").strip()) from None
-        os.ftruncate(descriptor, 0)
-        stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime())
-        os.pwrite(descriptor, f"{request_id} since {stamp}".encode(), 0)
+
+    def refuse(holder: str) -> None:
+        raise _refused(pair, holder)
+
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime())
+    with held(path, f"{request_id} since {stamp}", refuse) as descriptor:
         yield descriptor
-    finally:
-        # Closing, not unlocking: an unlock would take the lock from a leg that lives on.
-        os.close(descriptor)
 
 
 def _refused(pair: Pair, holder: str) -> Refused:
