@@ -123,6 +123,8 @@ def test_a_killed_agent_drops_every_connection_at_once(server: FakeServer) -> No
     profile = msgspec.structs.replace(ONE, sessions=5)
     with BackgroundLoad(Endpoint(url=server.url, model="m"), profile, KnownAnswers()) as load:
         assert all(all_open.acquire(timeout=10) for _ in range(5))
+        # The server may hear a request before the client's loop has noted that it is under way.
+        eventually(lambda: load.figures().in_flight == 5)
         assert load.drop_all() == 5
         assert all(gone.acquire(timeout=10) for _ in range(5))
         eventually(lambda: load.figures().outcomes.get("killed") == 5)
