@@ -14,9 +14,12 @@ from pdctl.deployment.state import StateFolder
 from pdctl.errors import NotProven
 from pdctl.hosts.hosts import Hosts
 from pdctl.managers import log_files, shim
+from pdctl.managers.shim import Life
 
 ASK_TIMEOUT_S = 2.0
 POLL_S = 0.2
+DEATHS = 3
+"""What is started again by itself and has ended so often will not come up either."""
 LOG_LINES_SHOWN = 20
 
 
@@ -64,6 +67,9 @@ class ShimProcesses:
     def death(self, name: str) -> str | None:
         """Return what state file and /proc say."""
         seen = shim.observe(self.folder.paths(name))
+        if name in self.logs_began_at and seen.life is Life.BACKING_OFF and seen.record:
+            deaths = seen.record.restarts + 1
+            return f"ended {deaths} times" if deaths >= DEATHS else None
         return None if seen.life.has_process or seen.life.is_supervised else seen.explanation()
 
     def last_words(self, name: str) -> str:

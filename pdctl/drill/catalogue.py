@@ -203,7 +203,7 @@ DRILLS = (
         "more requests come than the engines can serve at once",
         look_alikes.as_it_is,
         look_alikes.is_queueing,
-        "many requests wait, and requests end",
+        "many requests wait, one of them for 8 s, and requests end",
         cure=Cure.NONE,
         load=CROWD,
     ),

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from pdctl.drill.control_group import ControlGroup, name_of
 from pdctl.drill.loads import LONG, WAITING
-from pdctl.drill.memory_limit import MemoryLimit, name_of
 from pdctl.drill.stage import Stage
 from pdctl.errors import NotProven, Refused
 
@@ -193,7 +193,7 @@ def _weights(stage: Stage) -> Path:
 
 def oom(stage: Stage) -> None:
     """Decode and its shim may use less memory than the model needs: the kernel kills it, again and again."""
-    limit = MemoryLimit(name_of(stage.deployment.name), TOO_LITTLE_BYTES)
+    limit = ControlGroup.of_memory(name_of(stage.deployment.name), TOO_LITTLE_BYTES)
     stage.finally_do(limit.remove)
     stage.mend_by(limit.remove)
     shim_pid = stage.shim_pid(stage.decode)

@@ -14,7 +14,8 @@ PLAIN = Profile(
 LIGHT = replace(PLAIN, turns=Range(1, 2), prompt_tokens=Range(24, 160), canary_rate=0.1, seed=11)
 STEADY = replace(PLAIN, output_tokens=Range(8, 16), canary_rate=0.5, seed=12)
 """Half of the requests have an answer that is known."""
-CROWD = replace(PLAIN, sessions=48, prompt_tokens=Range(200, 400), output_tokens=Range(32, 64), seed=13)
+CROWD = replace(PLAIN, sessions=120, prompt_tokens=Range(300, 600), output_tokens=Range(32, 64), seed=13)
+"""More than two cores compute in time, fast ones too."""
 IMPATIENT = replace(
     PLAIN,
     sessions=8,

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from pdctl.drill.stage import Stage
+import contextlib
+
+from pdctl.drill.control_group import ControlGroup, name_of
+from pdctl.drill.stage import START_S, Stage
+from pdctl.errors import PdctlError
+
+SLOW_CORES = 0.15
+"""What the ranks of an engine that loads get: on a fast machine a small model would be there before anybody looks."""
+LONG_WAIT_S = 8.0
+"""Who has waited so long has a first token that comes late for anybody's taste."""
 
 
 def cold_start(stage: Stage) -> None:
-    """Decode was started just now, and loads; no client is there yet."""
+    """Decode was started just now, and loads slowly, as large weights do; no client is there yet.
+
+    Where no control group can be made it loads at its own pace.
+    """
     stage.stop_load()
     stage.restart(stage.decode, waits=False)
+    stage.until(lambda: is_loading(stage), START_S, "decode loads")
+    with contextlib.suppress(PdctlError):
+        slow = ControlGroup.of_cpu(name_of(stage.deployment.name), SLOW_CORES)
+        stage.finally_do(slow.remove)
+        _, *ranks = stage.processes(stage.decode)
+        slow.take(process.pid for process in ranks)
 
 
 def is_loading(stage: Stage) -> bool:
@@ -17,9 +35,10 @@ def is_loading(stage: Stage) -> bool:
 
 
 def is_queueing(stage: Stage) -> bool:
-    """Return whether many requests wait while others end."""
-    waiting = stage.get(stage.prefill, "/v1/loads").get("waiting", 0)
-    return waiting >= 8 and stage.answered() > 0
+    """Return whether many requests wait, one of them for long, while others end."""
+    loads = stage.get(stage.prefill, "/v1/loads")
+    ages = loads.get("oldest_age_s", {}).values()
+    return loads.get("waiting", 0) >= 8 and max(ages, default=0.0) >= LONG_WAIT_S and stage.answered() > 0
 
 
 def clients_leave(stage: Stage) -> bool:

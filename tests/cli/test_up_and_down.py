@@ -96,6 +96,16 @@ def test_engine_that_dies_is_shown_at_once(standins: Standins) -> None:
     assert standins.leftovers() == []
 
 
+def test_engine_that_is_started_again_in_vain_is_shown_before_the_timeout(standins: Standins) -> None:
+    """With --restart on-failure nothing ever ends for good: three deaths are enough."""
+    standins.behave(decode_0="dies")
+    done = standins.up("--restart", "on-failure", "--timeout", "60")
+    assert done.returncode == 1
+    assert "pdctl: decode-0 ended 3 times while it started" in done.stderr
+    assert done.stderr.count("RuntimeError: the weights are not weights") == 3
+    assert standins.leftovers() == []
+
+
 def test_what_an_earlier_start_printed_is_not_shown(standins: Standins) -> None:
     """Only the lines of the engine that died now: those of last week's failure would mislead."""
     standins.behave(decode_0="dies")
