@@ -17,8 +17,6 @@ from pdctl.managers import shim
 from pdctl.recover.ledger import FILE as LEDGER_FILE
 
 NAME = "drill"
-DTYPE = ("--dtype", "float32")
-"""Processors without AVX-512 compute bfloat16 a hundred times slower: a rehearsal must not hang for that."""
 Flags = Mapping[Role, tuple[str, ...]]
 
 
@@ -44,7 +42,7 @@ def staged(
     folder.create()
     _refuse_while_running(folder)
     laid_out = _laid_out(linked(folder, model), served_name, port_base, ranks)
-    added = {role: (*DTYPE, *every, *flags.get(role, ())) for role in (Role.PREFILL, Role.DECODE)}
+    added = {role: (*every, *flags.get(role, ())) for role in (Role.PREFILL, Role.DECODE)}
     deployment = rehearsal.for_drills(laid_out, folder, added)
     _forget_earlier(folder)
     stage = Stage(folder, deployment, say)
