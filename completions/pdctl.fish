@@ -157,7 +157,7 @@ complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l yes -
 complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l force -d 'Against the safety gates; needs --reason.'
 complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l accept-drift -d 'Also where other flags, code or weights would be deployed.'
 complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l dry-run -d 'Say what would be done, and stop there.'
-complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l drain -d 'Seconds for requests in flight, then it is killed.' -x
+complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l drain -d 'Seconds for requests in flight, then it is killed; default 5, or 1 where none gets through.' -x
 complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l timeout -d 'Seconds until all must be well again.' -x
 complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l file -d 'Deployment file; default ./pd.toml, else what was used last.' -r -F
 complete -c pdctl -n '__fish_seen_subcommand_from snapshot-and-restart' -l name -d 'Deployment by its name.' -x -a '(__pdctl_deployments)'

@@ -10,9 +10,6 @@ import typer
 from pdctl.cli.options import FileOption, NameOption, Output, OutputOption
 from pdctl.cli.restart import DriftOption, DryRunOption, ForceOption, ReadyOption, ReasonOption, YesOption
 
-WEDGE_DRAIN_S = 5.0
-"""What is wedged finishes nothing: the requests of healthy peers are what may need it."""
-
 
 def snapshot_and_restart(
     reason: ReasonOption = None,
@@ -21,8 +18,14 @@ def snapshot_and_restart(
     accept_drift: DriftOption = False,
     dry_run: DryRunOption = False,
     drain: Annotated[
-        float, typer.Option("--drain", min=0, help="Seconds for requests in flight, then it is killed.")
-    ] = WEDGE_DRAIN_S,
+        float | None,
+        typer.Option(
+            "--drain",
+            min=0,
+            help="Seconds for requests in flight, then it is killed; default 5, or 1 where none gets through.",
+            show_default=False,
+        ),
+    ] = None,
     timeout: ReadyOption = 120.0,
     file: FileOption = None,
     name: NameOption = None,

@@ -24,7 +24,6 @@ from pdctl.recover.request import Operations, Request
 
 LOADED_S = 60.0
 THERE_S = 90.0
-DRAIN_S = 5.0
 WATCH_S = 1.0
 MENDED_S = 90.0
 PROVEN = "proven"
@@ -158,7 +157,7 @@ def _recovered(stage: Stage, drill: Drill, timed: _Timed) -> tuple[str, float | 
     reason = f"drill {drill.name}"
     # A bare --yes where it must be refused: a reason would let an unknown verdict through.
     wish = Wish(yes=True) if drill.cure is Cure.NONE else Wish(yes=True, reason=reason, force=drill.cure is Cure.FORCED)
-    request = Request(command=f"pdctl drill {drill.name}", wish=wish, drain_s=DRAIN_S)
+    request = Request(command=f"pdctl drill {drill.name}", wish=wish)
     try:
         with Hosts() as hosts:
             result = recover(stage.folder, stage.deployment, request, operations, hosts)

@@ -29,7 +29,9 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     before: tuple[InstanceState, ...]
     drift: tuple[Drift, ...]
     predicted_s: float | None
-    """Outage: the drain at most, and the last start-to-ready; None: no start is on record."""
+    """Outage: the longest of their last start-to-ready times; None: no start is on record."""
+    drain_s: float
+    """For requests in flight, then it is killed."""
     snapshot_s: float | None
     """What a snapshot would add; None: none is possible."""
     report: Report | None = None

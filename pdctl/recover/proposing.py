@@ -21,6 +21,11 @@ from pdctl.recover.proposal import Proposal
 from pdctl.recover.request import Operations, Phases, Request
 from pdctl.recover.restart_set import RestartSet, StoppedWith
 
+DRAIN_S = 5.0
+"""The requests of healthy peers may need it."""
+SILENT_DRAIN_S = 1.0
+"""Where no request gets through there is none to wait for: time for a farewell to the peers."""
+
 
 def propose(
     folder: StateFolder,
@@ -41,7 +46,8 @@ def propose(
     chosen = _chosen(deployment, request, report, managers.stopped_with)
     instances = tuple(item for item in deployment.instances if item.name in chosen.names)
     history = everybodys(folder, deployment, hosts, operations.say)
-    decision = gates.decide(request.wish, _facts(history, deployment, request, chosen, report, operations))
+    asked = _asked(deployment, request, report, operations)
+    decision = gates.decide(request.wish, _facts(history, deployment, chosen, report, asked))
     if decision.ruling is gates.Ruling.REFUSE and not request.dry_run:
         raise Refused(f"{decision.why}; nothing was changed", decision.hint)
     if any(managers.manages(item.name) for item in instances):
@@ -57,6 +63,7 @@ def propose(
         before=before,
         drift=differences,
         predicted_s=ready_s,
+        drain_s=drain_s(request.drain_s, chosen.names, asked),
         snapshot_s=operations.snapshot_budget_s if operations.snapshot else None,
         report=report,
         abort_first=mild.engines_to_clear(deployment, report, history, time.time()),
@@ -91,20 +98,32 @@ def _chosen(deployment: Deployment, request: Request, report: Report | None, sto
     )
 
 
+def _asked(deployment: Deployment, request: Request, report: Report | None, operations: Operations) -> states.Asked:
+    """Ask who serves, unless the gates decide without."""
+    if request.wish.force or (request.wish.is_planned and not request.wish.reason):
+        return states.Asked()
+    is_sure = report is not None and blame.initiating_restart(report) is not None
+    return states.ask(deployment, report, states.SURE_PROBE_S if is_sure else states.HEALTH_PROBE_S, operations.say)
+
+
+def drain_s(wanted: float | None, names: Sequence[str], asked: states.Asked) -> float:
+    """Return the seconds for requests in flight: what the operator wants, else what they can still be good for."""
+    if wanted is not None:
+        return wanted
+    return SILENT_DRAIN_S if asked.silent.issuperset(names) else DRAIN_S
+
+
 def _facts(
     history: Sequence[Recovery],
     deployment: Deployment,
-    request: Request,
     chosen: RestartSet,
     report: Report | None,
-    operations: Operations,
+    asked: states.Asked,
 ) -> gates.Facts:
     cause = blame.initiating_restart(report) if report else None
-    is_decided = request.wish.force or (request.wish.is_planned and not request.wish.reason)
-    healthy = () if is_decided else states.last_healthy(deployment, chosen.names, report, operations.say)
     return gates.Facts(
         verdict=Verdict(report.verdict) if report else None,
         has_restart_cause=cause is not None,
-        last_healthy=healthy,
+        last_healthy=states.last_healthy(deployment, chosen.names, asked.healthy),
         breaker=gates.breaker(history, cause.fingerprint if cause else None, time.time()),
     )

@@ -95,7 +95,7 @@ def _acted(run: _Run, proposal: Proposal, targets: tuple[plan.Target, ...], choi
         id=plan.fresh_id(),
         deployment=proposal.deployment,
         targets=targets,
-        drain_s=run.request.drain_s,
+        drain_s=proposal.drain_s,
         ready_timeout_s=run.request.ready_timeout_s,
     )
     run = dataclasses.replace(run, ledger=_mirrored(run.folder, whole, run.hosts, run.operations.say))

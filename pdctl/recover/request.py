@@ -27,7 +27,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """Empty: what the diagnosis says."""
     accept_drift: bool = False
     dry_run: bool = False
-    drain_s: float
+    drain_s: float | None = None
+    """None: as long as what is restarted may still finish something."""
     ready_timeout_s: float = 120.0
     probe_timeout_s: float = 30.0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,6 +19,8 @@ from pdctl.recover.restart_set import affected_pairs
 
 LOOK_TIMEOUT_S = 2.0
 HEALTH_PROBE_S = 10.0
+SURE_PROBE_S = 5.0
+"""Enough where an established cause already calls for a restart: service stands while the answer is waited for."""
 _STANDS = ("stalled", "failing")
 
 
@@ -38,27 +41,40 @@ def take(folder: StateFolder, deployment: Deployment, hosts: Hosts) -> tuple[Ins
     )
 
 
-def last_healthy(
-    deployment: Deployment, names: Iterable[str], report: Report | None, say: Callable[[str], None]
-) -> tuple[str, ...]:
-    """Return targets that serve requests, where none of their role outside the set does.
+class Asked(NamedTuple):
+    """Engines that were asked by a direct request. Who is in neither was not asked."""
 
-    Healthy is who passed a direct probe now; /health counts for nothing. Pairs that the diagnosis found standing
-    are not asked again. Sends one request to each other pair.
+    healthy: frozenset[str] = frozenset()
+    """At least one request passed."""
+    silent: frozenset[str] = frozenset()
+    """None did."""
+
+
+def ask(deployment: Deployment, report: Report | None, timeout_s: float, say: Callable[[str], None]) -> Asked:
+    """Find out who serves: who passes a direct request now; /health counts for nothing.
+
+    Pairs that the diagnosis found standing are not asked again. Sends one request to each other pair.
     """
-    names = set(names)
     standing = {(p.prefill, p.decode) for p in report.impact.pairs if p.state in _STANDS} if report else set()
     healthy: set[str] = set()
+    asked: set[str] = set()
     for prefill, decode in affected_pairs(deployment, (i.name for i in deployment.instances)):
-        if (prefill.name, decode.name) in standing:
-            continue
-        alone = msgspec.structs.replace(deployment, instances=(prefill, decode))
-        try:
-            passed = prove(alone, direct=True, timeout_s=HEALTH_PROBE_S, progress=say).verdict is Verdict.PROVEN
-        except PdctlError as error:
-            say(f"{prefill.name} -> {decode.name}: not probed: {error.message}")
-            continue
-        healthy |= {prefill.name, decode.name} if passed else set()
+        pair = {prefill.name, decode.name}
+        if (prefill.name, decode.name) not in standing:
+            alone = msgspec.structs.replace(deployment, instances=(prefill, decode))
+            try:
+                if prove(alone, direct=True, timeout_s=timeout_s, progress=say).verdict is Verdict.PROVEN:
+                    healthy |= pair
+            except PdctlError as error:
+                say(f"{prefill.name} -> {decode.name}: not probed: {error.message}")
+                continue
+        asked |= pair
+    return Asked(frozenset(healthy), frozenset(asked - healthy))
+
+
+def last_healthy(deployment: Deployment, names: Iterable[str], healthy: frozenset[str]) -> tuple[str, ...]:
+    """Return targets that serve requests, where none of their role outside the set does."""
+    names = set(names)
     found = []
     for role in (Role.PREFILL, Role.DECODE):
         of_role = {instance.name for instance in deployment.of_role(role)} & healthy

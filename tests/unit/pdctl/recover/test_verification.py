@@ -12,7 +12,7 @@ from pdctl.evidence.exposition import parse_exposition
 from pdctl.recover import verification
 from pdctl.recover.failure_counters import risen, totals_of
 from pdctl.recover.ledger import Outcome
-from pdctl.recover.states import last_healthy
+from pdctl.recover.states import ask, last_healthy
 from pdctl.recover.verification import Proof, Verification, verify
 from tests.fakes.engine_pair import FakePair, fake_pair
 from tests.fakes.http_server import Reply, Request
@@ -128,11 +128,15 @@ def test_settling_time_is_waited_for_and_counted(tmp_path: Path, monkeypatch: py
 def test_last_healthy_is_who_passed_a_request_whatever_health_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The pair serves: restarting decode would take the last one. It does not: nobody is healthy."""
+    """The pair serves: restarting decode would take the last one. It does not: nobody is healthy, both are silent."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with fake_pair() as pair:
         deployment = serving(pair)
-        assert last_healthy(deployment, ["decode-0"], None, lambda line: None) == ("decode-0",)
+        serves = ask(deployment, None, 20, lambda line: None)
+        assert last_healthy(deployment, ["decode-0"], serves.healthy) == ("decode-0",)
+        assert serves.silent == set()
         pair.decode.routes["/health"] = Reply({"ok": True})
         pair.decode.routes["/generate"] = Reply({"error": {"message": "wedged"}}, status=503)
-        assert last_healthy(deployment, ["decode-0"], None, lambda line: None) == ()
+        wedged = ask(deployment, None, 20, lambda line: None)
+    assert last_healthy(deployment, ["decode-0"], wedged.healthy) == ()
+    assert wedged.silent == {"prefill-0", "decode-0"}
