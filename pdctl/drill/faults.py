@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from pdctl.deployment.model import Instance
 from pdctl.drill.control_group import ControlGroup, name_of
 from pdctl.drill.loads import LONG, WAITING
 from pdctl.drill.stage import Stage
@@ -21,6 +22,8 @@ HELD_S = 12.0
 """No room in good health waits so long between its last chunk and its end."""
 TOO_LITTLE_BYTES = 160 << 20
 """Less than an engine needs to import its libraries."""
+STARVED_S = 2.0
+"""Much longer than pages are waited for where there are enough."""
 SERVED_BEFORE = 5
 PROVOCATIONS = 60
 """A race is provoked again until it happens."""
@@ -107,7 +110,7 @@ def lost_failure(stage: Stage) -> None:
     body = stage.legs(_prompt(HELD_TOKENS)) | {"rid": LOST}
     stage.hold(stage.prefill, "/generate", body, 3600.0)
     stage.hold(stage.decode, "/generate", body, 3600.0)
-    stage.until(lambda: _oldest_held_s(stage) > 0, DEAD_S, "prefill holds the pages")
+    stage.until(lambda: _oldest_s(stage, stage.prefill, "held") > 0, DEAD_S, "prefill holds the pages")
     stage.abort(stage.decode, LOST)
     stage.switch(stage.decode, "starved", on=False)
     stage.until(lambda: not stage.get(stage.decode, "/rooms").get("rooms"), DEAD_S, "decode through with it")
@@ -115,12 +118,12 @@ def lost_failure(stage: Stage) -> None:
 
 def is_failure_lost(stage: Stage) -> bool:
     """Return whether prefill has held pages for a while for a room that decode does not know any more."""
-    return _oldest_held_s(stage) >= HELD_S and not stage.get(stage.decode, "/rooms").get("rooms")
+    return _oldest_s(stage, stage.prefill, "held") >= HELD_S and not stage.get(stage.decode, "/rooms").get("rooms")
 
 
-def _oldest_held_s(stage: Stage) -> float:
-    """Return for how long prefill has held the pages of a finished prompt for decode."""
-    return float(stage.get(stage.prefill, "/v1/loads").get("oldest_age_s", {}).get("held", 0.0))
+def _oldest_s(stage: Stage, instance: Instance, phase: str) -> float:
+    """Return how long the oldest room of an engine has been in a phase: `held` (prefill), `pages` (decode)."""
+    return float(stage.get(instance, "/v1/loads").get("oldest_age_s", {}).get(phase, 0.0))
 
 
 def corrupt_page(stage: Stage) -> None:
@@ -157,8 +160,12 @@ def is_leaked(stage: Stage) -> bool:
 
 
 def starved(stage: Stage) -> None:
-    """The next room is taken for one that can never fit, and all others wait behind it."""
+    """The next room is taken for one that can never fit, and all others wait behind it.
+
+    It must be one of the load: ours would be over, and all be well, when our own patience ends.
+    """
     stage.switch(stage.decode, "starved")
+    stage.until(lambda: _oldest_s(stage, stage.decode, "pages") >= STARVED_S, DEAD_S, "a room of the load starves")
 
 
 def blocking_io(stage: Stage) -> None:
