@@ -53,7 +53,7 @@ class Code(msgspec.Struct, frozen=True, kw_only=True):
 _AFTER_DEATH = ("PD0306", "PD0307", "PD0308", "PD0310", "PD0311", "PD0801", "PD0803", "PD0805", "PD0402")
 _AFTER_CRASH = ("PD0101", "PD0102", "PD0103", *_AFTER_DEATH)
 _AFTER_MISMATCH = ("PD0101", "PD0102", "PD0306", "PD0308", "PD0309", "PD0310", "PD0312")
-_AFTER_THREAD = ("PD0304", "PD0306", "PD0308", "PD0402")
+_AFTER_THREAD = ("PD0304", "PD0306", "PD0308", "PD0402", "PD0805")
 
 # fmt: off
 _ROWS: tuple[tuple[str, str, str, Action, str], ...] = (
