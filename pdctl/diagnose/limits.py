@@ -72,6 +72,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     orphan_floor: float = 2.0
     """Requests in flight at the frontend that no worker has: one may be between the two."""
     orphan_share: float = 0.5
+    most_sockets: int = 200
+    """So many of one instance are collected: beyond that, one that is missing proves nothing."""
     same_second_s: float = 2.0
     client_gone: int = 3
     departures_s: float = 120.0

@@ -8,7 +8,7 @@ from functools import cached_property
 from pdctl.diagnose.events import LogReader, Occurrence, Work
 from pdctl.diagnose.health_body import status_of
 from pdctl.diagnose.limits import LIMITS
-from pdctl.diagnose.reading import Readings
+from pdctl.diagnose.reading import Reading, Readings
 from pdctl.dialects.signals import Event, Gauge
 from pdctl.evidence.records import Get, Process
 
@@ -21,6 +21,7 @@ _FRESH_S = 7200.0
 _CLOCK_SLACK_S = 900.0
 """Files are taken a little after one another; a quarter of an hour is another zone or clock."""
 _NEAR = timedelta(seconds=30)
+_SOCKETS = "sockets.toml"
 _STARTING = (Event.STARTED, Event.LOADING, Event.LOADED, Event.COMPILING)
 
 
@@ -184,6 +185,23 @@ class InstanceView(Readings):
     def is_stopped(self) -> bool:
         """Whether a process of it is stopped (state T): alive for the kernel, it does nothing."""
         return any(item.state == "T" for item in self.processes)
+
+    @cached_property
+    def is_connected(self) -> bool | None:
+        """Whether anybody is connected to the port that it serves on; None where its sockets are not all known."""
+        sockets, port = self.raw.sockets, self.raw.url.rstrip("/").rpartition(":")[2]
+        here = {item.state for item in sockets if item.local.rpartition(":")[2] == port}
+        if "listen" not in here or len(sockets) >= LIMITS.most_sockets or _SOCKETS in self.raw.capture.failed:
+            return None
+        return "established" in here
+
+    @property
+    def front_inflight(self) -> Reading | None:
+        """Return the requests in flight at a frontend; None where nobody is connected who could have sent them.
+
+        Routers count some requests for ever whose client left (smg 1.13.0 by worker, measured).
+        """
+        return None if self.is_connected is False else self.gauge(Gauge.FRONT_INFLIGHT)
 
     @cached_property
     def is_refusing(self) -> bool | None:

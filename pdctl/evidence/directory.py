@@ -127,6 +127,7 @@ def _instance(table: Table, files: Files, captured: datetime | None) -> tuple[In
         stacks_prev=folder.stacks("stacks.prev"),
         native=folder.stacks("native"),
         processes=folder.rows("process.toml", toml_files.processes),
+        sockets=folder.rows("sockets.toml", toml_files.sockets),
         gets=gets,
         gets_prev=folder.rows("http.prev.toml", toml_files.gets),
         gpus=folder.rows("gpu.toml", toml_files.gpus),

@@ -16,6 +16,7 @@ from pdctl.evidence.records import (
     Problem,
     Process,
     ProcessStack,
+    Socket,
     SourceFacts,
 )
 from pdctl.evidence.rooms import RoomList
@@ -50,6 +51,7 @@ class InstanceEvidence(msgspec.Struct, frozen=True, kw_only=True):
     stacks_prev: tuple[ProcessStack, ...] = ()
     native: tuple[ProcessStack, ...] = ()
     processes: tuple[Process, ...] = ()
+    sockets: tuple[Socket, ...] = ()
     gets: tuple[Get, ...] = ()
     gets_prev: tuple[Get, ...] = ()
     gpus: tuple[Gpu, ...] = ()

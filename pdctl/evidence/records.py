@@ -137,6 +137,15 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
         return self.status == 200 and self.output != "garbled" and not self.error
 
 
+class Socket(msgspec.Struct, frozen=True, kw_only=True):
+    """One TCP socket of an instance's processes. Addresses are `HOST:PORT`."""
+
+    state: str = ""
+    """`listen`, `established`, `close_wait` and so on, as the kernel has them."""
+    local: str = ""
+    remote: str = ""
+
+
 class Capture(msgspec.Struct, frozen=True, kw_only=True):
     """How the files of one instance came about."""
 

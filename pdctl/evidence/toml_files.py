@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from pdctl.evidence.records import Capture, Get, Gpu, Place, Probe, Problem, Process, SourceFacts
+from pdctl.evidence.records import Capture, Get, Gpu, Place, Probe, Problem, Process, Socket, SourceFacts
 
 Table = Mapping[str, object]
 Record = TypeVar("Record", bound=msgspec.Struct)
@@ -92,6 +92,11 @@ def _with_signal_number(item: Table) -> Table:
         return {**item, "signal": int(signals.Signals[name.upper()])}
     except KeyError:
         return {**item, "signal": int(name)} if name.isdigit() else item
+
+
+def sockets(document: Table, file: str) -> tuple[tuple[Socket, ...], tuple[Problem, ...]]:
+    """Return `[[socket]]`."""
+    return records(tables(document, "socket"), Socket, file)
 
 
 def gets(document: Table, file: str) -> tuple[tuple[Get, ...], tuple[Problem, ...]]:
