@@ -201,8 +201,12 @@ def start(host: Host, name: str, pause: Pause = time.sleep) -> Sight:
 
 def last_words(host: Host, name: str, count: int) -> tuple[str, ...]:
     """Return the last lines of the unit's present or last run, from the journal; empty where it cannot be read."""
-    run = look(host, name).text("InvocationID")
+    unit = look(host, name)
+    run, began, pid = unit.text("InvocationID"), unit.started_at, unit.number("ExecMainPID")
     fields = [f"_SYSTEMD_INVOCATION_ID={run}", "+", f"INVOCATION_ID={run}"] if run else ["-u", name]
+    if run and pid and began is not None:
+        # Of a process that is gone when journald reads what it said, neither unit nor run is known, only the pid.
+        fields = ["--since", f"@{began:.0f}", *fields, "+", f"_PID={pid}"]
     argv = ["journalctl", "-q", "--no-pager", "-o", "cat", "-n", str(count), *fields]
     done = host.run_now(argv, deadline_s=ASK_S, most_bytes=1 << 20)
     return tuple(done.stdout.decode("utf-8", "replace").splitlines())
