@@ -199,7 +199,7 @@ class InstanceView(Readings):
     def front_inflight(self) -> Reading | None:
         """Return the requests in flight at a frontend; None where nobody is connected who could have sent them.
 
-        Routers count some requests for ever whose client left (smg 1.13.0 by worker, measured).
+        Routers may go on counting requests whose client has left (smg 1.13.0 by worker, measured).
         """
         return None if self.is_connected is False else self.gauge(Gauge.FRONT_INFLIGHT)
 

@@ -15,8 +15,8 @@ _ANSWERED = (*_POSTS, "")
 _METRICS = "observability/metrics.rs"
 
 SMG_SERIES = (
-    # The requests that it holds, each once. What it counts by worker has both legs, and keeps those of clients that left
-    # at the wrong moment for ever (measured on 1.13.0: 2 active on a worker an hour long, no request in the router).
+    # The requests that it holds, each once. What it counts by worker has both legs, and may keep those of clients that
+    # left (measured on 1.13.0: 14 s after they had, 2 active on a worker, none admitted, nobody connected).
     Series(Gauge.FRONT_INFLIGHT, "smg_admission_inflight", versions="1.10.0-", source=_METRICS),
     Series(Gauge.FRONT_INFLIGHT, "smg_worker_requests_active", versions="0.3.0-", source=_METRICS),
     Series(Gauge.FRONT_INFLIGHT, "sgl_router_running_requests", versions="-0.2.4", source="metrics.rs"),
