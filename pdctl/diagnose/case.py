@@ -198,7 +198,7 @@ class Case:
 
     def orphans(self, router: InstanceView) -> tuple[float, float] | None:
         """Return (in flight at the router, held by workers) when most of them are nowhere."""
-        front = router.front_inflight
+        front = router.gauge(Gauge.FRONT_INFLIGHT)
         if front is None or progress(router, Gauge.FRONT_INFLIGHT):
             return None
         held = in_flight_on(self.engines)

@@ -109,8 +109,7 @@ def units_of(view: InstanceView, is_request_unanswered: bool) -> list[Unit]:
 
 
 def _unit(view: InstanceView, gauge: Gauge, is_request_unanswered: bool) -> Unit | None:
-    reading = view.front_inflight if gauge is Gauge.FRONT_INFLIGHT else view.gauge(gauge)
-    line = view.last_work
+    reading, line = view.gauge(gauge), view.last_work
     level_in_log = line.levels.get(gauge, 0.0) if line else 0.0
     if reading is not None:
         outstanding, place = reading.value, reading.place

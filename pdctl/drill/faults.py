@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 
-from pdctl.deployment.model import Instance
 from pdctl.drill.control_group import ControlGroup, name_of
 from pdctl.drill.loads import LONG, WAITING
 from pdctl.drill.stage import Stage
@@ -110,7 +109,7 @@ def lost_failure(stage: Stage) -> None:
     body = stage.legs(_prompt(HELD_TOKENS)) | {"rid": LOST}
     stage.hold(stage.prefill, "/generate", body, 3600.0)
     stage.hold(stage.decode, "/generate", body, 3600.0)
-    stage.until(lambda: _oldest_s(stage, stage.prefill, "held") > 0, DEAD_S, "prefill holds the pages")
+    stage.until(lambda: stage.oldest_s(stage.prefill, "held") > 0, DEAD_S, "prefill holds the pages")
     stage.abort(stage.decode, LOST)
     stage.switch(stage.decode, "starved", on=False)
     stage.until(lambda: not stage.get(stage.decode, "/rooms").get("rooms"), DEAD_S, "decode through with it")
@@ -118,12 +117,7 @@ def lost_failure(stage: Stage) -> None:
 
 def is_failure_lost(stage: Stage) -> bool:
     """Return whether prefill has held pages for a while for a room that decode does not know any more."""
-    return _oldest_s(stage, stage.prefill, "held") >= HELD_S and not stage.get(stage.decode, "/rooms").get("rooms")
-
-
-def _oldest_s(stage: Stage, instance: Instance, phase: str) -> float:
-    """Return how long the oldest room of an engine has been in a phase: `held` (prefill), `pages` (decode)."""
-    return float(stage.get(instance, "/v1/loads").get("oldest_age_s", {}).get(phase, 0.0))
+    return stage.oldest_s(stage.prefill, "held") >= HELD_S and not stage.get(stage.decode, "/rooms").get("rooms")
 
 
 def corrupt_page(stage: Stage) -> None:
@@ -165,7 +159,7 @@ def starved(stage: Stage) -> None:
     It must be one of the load: ours would be over, and all be well, when our own patience ends.
     """
     stage.switch(stage.decode, "starved")
-    stage.until(lambda: _oldest_s(stage, stage.decode, "pages") >= STARVED_S, DEAD_S, "a room of the load starves")
+    stage.until(lambda: stage.oldest_s(stage.decode, "pages") >= STARVED_S, DEAD_S, "a room of the load starves")
 
 
 def blocking_io(stage: Stage) -> None:

@@ -36,9 +36,8 @@ def is_loading(stage: Stage) -> bool:
 
 def is_queueing(stage: Stage) -> bool:
     """Return whether many requests wait, one of them for long, while others end."""
-    loads = stage.get(stage.prefill, "/v1/loads")
-    ages = loads.get("oldest_age_s", {}).values()
-    return loads.get("waiting", 0) >= 8 and max(ages, default=0.0) >= LONG_WAIT_S and stage.answered() > 0
+    waiting = stage.get(stage.prefill, "/v1/loads").get("waiting", 0)
+    return waiting >= 8 and stage.oldest_s(stage.prefill, "waiting") >= LONG_WAIT_S and stage.answered() > 0
 
 
 def clients_leave(stage: Stage) -> bool:

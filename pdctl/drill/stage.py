@@ -112,6 +112,10 @@ class Stage:
         except msgspec.DecodeError:
             return {}
 
+    def oldest_s(self, instance: Instance, phase: str) -> float:
+        """Return how long the oldest request of an engine is in a phase of engine/scheduler/sequence.py, as it says."""
+        return float(self.get(instance, "/v1/loads").get("oldest_age_s", {}).get(phase, 0.0))
+
     def metric(self, instance: Instance, name: str, **labels: str) -> float | None:
         """Return the sum of a metric's samples that carry these labels; None where there is none."""
         with client_for(instance, _ASK) as client:

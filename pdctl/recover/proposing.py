@@ -14,7 +14,6 @@ from pdctl.errors import Refused
 from pdctl.hosts.hosts import Hosts
 from pdctl.recover import blame, gates, mild, plan, preflight, restart_set, states
 from pdctl.recover.drift import Drift
-from pdctl.recover.ledger import Recovery
 from pdctl.recover.ledgers import everybodys
 from pdctl.recover.managers import Managers
 from pdctl.recover.proposal import Proposal
@@ -46,8 +45,15 @@ def propose(
     chosen = _chosen(deployment, request, report, managers.stopped_with)
     instances = tuple(item for item in deployment.instances if item.name in chosen.names)
     history = everybodys(folder, deployment, hosts, operations.say)
-    asked = _asked(deployment, request, report, operations)
-    decision = gates.decide(request.wish, _facts(history, deployment, chosen, report, asked))
+    cause = blame.initiating_restart(report) if report else None
+    asked = _asked(deployment, request, report, operations, is_sure=cause is not None)
+    facts = gates.Facts(
+        verdict=Verdict(report.verdict) if report else None,
+        has_restart_cause=cause is not None,
+        last_healthy=states.last_healthy(deployment, chosen.names, asked.healthy),
+        breaker=gates.breaker(history, cause.fingerprint if cause else None, time.time()),
+    )
+    decision = gates.decide(request.wish, facts)
     if decision.ruling is gates.Ruling.REFUSE and not request.dry_run:
         raise Refused(f"{decision.why}; nothing was changed", decision.hint)
     if any(managers.manages(item.name) for item in instances):
@@ -98,12 +104,14 @@ def _chosen(deployment: Deployment, request: Request, report: Report | None, sto
     )
 
 
-def _asked(deployment: Deployment, request: Request, report: Report | None, operations: Operations) -> states.Asked:
+def _asked(
+    deployment: Deployment, request: Request, report: Report | None, operations: Operations, *, is_sure: bool
+) -> states.Asked:
     """Ask who serves, unless the gates decide without."""
     if request.wish.force or (request.wish.is_planned and not request.wish.reason):
         return states.Asked()
-    is_sure = report is not None and blame.initiating_restart(report) is not None
-    return states.ask(deployment, report, states.SURE_PROBE_S if is_sure else states.HEALTH_PROBE_S, operations.say)
+    seen = report.impact.pairs if report else ()
+    return states.ask(deployment, seen, states.SURE_PROBE_S if is_sure else states.HEALTH_PROBE_S, operations.say)
 
 
 def drain_s(wanted: float | None, names: Sequence[str], asked: states.Asked) -> float:
@@ -111,19 +119,3 @@ def drain_s(wanted: float | None, names: Sequence[str], asked: states.Asked) -> 
     if wanted is not None:
         return wanted
     return SILENT_DRAIN_S if asked.silent.issuperset(names) else DRAIN_S
-
-
-def _facts(
-    history: Sequence[Recovery],
-    deployment: Deployment,
-    chosen: RestartSet,
-    report: Report | None,
-    asked: states.Asked,
-) -> gates.Facts:
-    cause = blame.initiating_restart(report) if report else None
-    return gates.Facts(
-        verdict=Verdict(report.verdict) if report else None,
-        has_restart_cause=cause is not None,
-        last_healthy=states.last_healthy(deployment, chosen.names, asked.healthy),
-        breaker=gates.breaker(history, cause.fingerprint if cause else None, time.time()),
-    )

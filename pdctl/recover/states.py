@@ -10,7 +10,7 @@ import msgspec
 from pdctl.deployment import overview
 from pdctl.deployment.model import Deployment, Role
 from pdctl.deployment.state import StateFolder
-from pdctl.diagnose.report import Report
+from pdctl.diagnose.report import PairState
 from pdctl.errors import PdctlError
 from pdctl.hosts.hosts import Hosts
 from pdctl.probe import Verdict, prove
@@ -21,7 +21,6 @@ LOOK_TIMEOUT_S = 2.0
 HEALTH_PROBE_S = 10.0
 SURE_PROBE_S = 5.0
 """Enough where an established cause already calls for a restart: service stands while the answer is waited for."""
-_STANDS = ("stalled", "failing")
 
 
 def take(folder: StateFolder, deployment: Deployment, hosts: Hosts) -> tuple[InstanceState, ...]:
@@ -42,34 +41,40 @@ def take(folder: StateFolder, deployment: Deployment, hosts: Hosts) -> tuple[Ins
 
 
 class Asked(NamedTuple):
-    """Engines that were asked by a direct request. Who is in neither was not asked."""
+    """Who serves and who does not. Who is in neither was not asked, or is known to fail some requests."""
 
     healthy: frozenset[str] = frozenset()
-    """At least one request passed."""
+    """A direct request passed."""
     silent: frozenset[str] = frozenset()
-    """None did."""
+    """None gets through any of its pairs."""
 
 
-def ask(deployment: Deployment, report: Report | None, timeout_s: float, say: Callable[[str], None]) -> Asked:
+def ask(deployment: Deployment, seen: Iterable[PairState], timeout_s: float, say: Callable[[str], None]) -> Asked:
     """Find out who serves: who passes a direct request now; /health counts for nothing.
 
-    Pairs that the diagnosis found standing are not asked again. Sends one request to each other pair.
+    Pairs that the diagnosis has seen stalled or failing are not asked again. Sends one request to each other pair.
     """
-    standing = {(p.prefill, p.decode) for p in report.impact.pairs if p.state in _STANDS} if report else set()
+    states = {(pair.prefill, pair.decode): pair.state for pair in seen}
     healthy: set[str] = set()
-    asked: set[str] = set()
+    silent: set[str] = set()
+    unknown: set[str] = set()
     for prefill, decode in affected_pairs(deployment, (i.name for i in deployment.instances)):
-        pair = {prefill.name, decode.name}
-        if (prefill.name, decode.name) not in standing:
+        state = states.get((prefill.name, decode.name))
+        if state == "stalled":
+            answer = silent
+        elif state == "failing":
+            # Half of the requests or more fail; others may not.
+            answer = unknown
+        else:
             alone = msgspec.structs.replace(deployment, instances=(prefill, decode))
             try:
-                if prove(alone, direct=True, timeout_s=timeout_s, progress=say).verdict is Verdict.PROVEN:
-                    healthy |= pair
+                passed = prove(alone, direct=True, timeout_s=timeout_s, progress=say).verdict is Verdict.PROVEN
+                answer = healthy if passed else silent
             except PdctlError as error:
                 say(f"{prefill.name} -> {decode.name}: not probed: {error.message}")
-                continue
-        asked |= pair
-    return Asked(frozenset(healthy), frozenset(asked - healthy))
+                answer = unknown
+        answer |= {prefill.name, decode.name}
+    return Asked(frozenset(healthy), frozenset(silent - healthy - unknown))
 
 
 def last_healthy(deployment: Deployment, names: Iterable[str], healthy: frozenset[str]) -> tuple[str, ...]:

@@ -7,13 +7,13 @@ from pdctl.diagnose.answer import Answer, Kind, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.registries import EXPLAINS
 from pdctl.diagnose.view import InstanceView
-from pdctl.dialects.signals import Event
+from pdctl.dialects.signals import Event, Gauge
 
 
 def _nowhere(case: Case, view: InstanceView) -> Answer:
-    front = view.front_inflight
+    front = view.gauge(Gauge.FRONT_INFLIGHT)
     if front is None:
-        return unknown(f"requests in flight at {view.name} are not known, or nobody is connected to it")
+        return unknown(f"requests in flight at {view.name} are not known")
     orphans = case.orphans(view)
     if orphans is None:
         return unknown("the workers' requests are not known, or they have them, or requests end")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pdctl.diagnose.diagnosis import diagnose
+from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.report import Report
 from pdctl.evidence.directory import evidence_of
 
@@ -36,17 +37,16 @@ def firm(report: Report) -> list[str]:
     return [cause.code for cause in report.firm]
 
 
-def port(files: dict[str, bytes]) -> str:
-    """Return the port that clients of the router use."""
-    topology = files["topology.toml"].decode()
-    return topology.partition('name = "router"')[2].partition('url = "')[2].partition('"')[0].rpartition(":")[2]
+def at_router(state: str) -> str:
+    """Return a socket on the port that clients of the router use."""
+    router = next(item for item in evidence_of(files()).instances if item.role == "router")
+    return SOCKET.format(state=state, port=router.url.rpartition(":")[2])
 
 
 @pytest.mark.parametrize("state", [None, "close_wait", "time_wait"])
 def test_a_count_without_anybody_connected_is_left_over(state: str | None) -> None:
     """The dead thread is named; whose client has closed waits for nothing."""
-    more = SOCKET.format(state=state, port=port(files())) if state else ""
-    report = diagnose(evidence_of(files(more)))
+    report = diagnose(evidence_of(files(at_router(state) if state else "")))
     assert "PD0301" in firm(report)
     assert "PD0805" not in firm(report)
     assert not any(row.symptom == "orphaned" for row in report.symptoms)
@@ -54,7 +54,7 @@ def test_a_count_without_anybody_connected_is_left_over(state: str | None) -> No
 
 def test_a_count_with_somebody_connected_counts() -> None:
     """Then the router does wait for requests that no worker has."""
-    report = diagnose(evidence_of(files(SOCKET.format(state="established", port=port(files())))))
+    report = diagnose(evidence_of(files(at_router("established"))))
     assert any(row.symptom == "orphaned" for row in report.symptoms)
 
 
@@ -62,6 +62,6 @@ def test_nothing_follows_from_sockets_that_are_not_known() -> None:
     """They could not be read, or there are more than are kept."""
     unread = files()
     unread["router/sockets.toml"] = b""
-    many = files("".join(SOCKET.format(state="established", port=1) for _ in range(200)))
+    many = files("".join(SOCKET.format(state="established", port=1) for _ in range(LIMITS.most_sockets)))
     for case in (unread, many):
         assert any(row.symptom == "orphaned" for row in diagnose(evidence_of(case)).symptoms)

@@ -1,11 +1,13 @@
-"""How long an instance will be away, by what is on record of it."""
+"""How long an instance will be away, by what is on record of it; and who has nothing to finish."""
 
 from __future__ import annotations
 
 import pytest
 
+from pdctl.deployment.model import Deployment, Instance, Role
+from pdctl.diagnose.report import PairState
 from pdctl.recover.ledger import Entry, Recovery, Step
-from pdctl.recover.states import start_to_ready_s
+from pdctl.recover.states import ask, start_to_ready_s
 
 
 def recovery(name: str, **took_s: float | None) -> Recovery:
@@ -38,3 +40,17 @@ HISTORY = (
 def test_outage_is_the_last_start_to_ready_of_the_slowest(names: tuple[str, ...], expected: float | None) -> None:
     """The newest that is known of each; where one of them never started on record, nothing is promised."""
     assert start_to_ready_s(HISTORY, names) == expected
+
+
+def test_silent_is_only_who_lets_no_request_through_in_any_of_its_pairs() -> None:
+    """A pair that fails half of its requests may finish the other half; nothing is sent to what stands or fails."""
+    names = (("prefill-0", Role.PREFILL), ("decode-0", Role.DECODE), ("decode-1", Role.DECODE))
+    engines = tuple(Instance(name=name, role=role, dialect="pdctl", url="http://127.0.0.1:1") for name, role in names)
+    deployment = Deployment(name="d", model="m", instances=engines)
+    seen = [
+        PairState(prefill="prefill-0", decode=decode, state=state)
+        for decode, state in (("decode-0", "stalled"), ("decode-1", "failing"))
+    ]
+    told: list[str] = []
+    found = ask(deployment, seen, 1.0, told.append)
+    assert (found.healthy, found.silent, told) == (set(), {"decode-0"}, [])

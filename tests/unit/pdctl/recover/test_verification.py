@@ -132,11 +132,11 @@ def test_last_healthy_is_who_passed_a_request_whatever_health_says(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with fake_pair() as pair:
         deployment = serving(pair)
-        serves = ask(deployment, None, 20, lambda line: None)
+        serves = ask(deployment, (), 20, lambda line: None)
         assert last_healthy(deployment, ["decode-0"], serves.healthy) == ("decode-0",)
         assert serves.silent == set()
         pair.decode.routes["/health"] = Reply({"ok": True})
         pair.decode.routes["/generate"] = Reply({"error": {"message": "wedged"}}, status=503)
-        wedged = ask(deployment, None, 20, lambda line: None)
+        wedged = ask(deployment, (), 20, lambda line: None)
     assert last_healthy(deployment, ["decode-0"], wedged.healthy) == ()
     assert wedged.silent == {"prefill-0", "decode-0"}
