@@ -22,14 +22,14 @@ def _leak(parts: Parts, patches: Patches) -> None:
 
 def _starved(parts: Parts, patches: Patches) -> None:
     take_for = parts.planner.take_for
-    too_long = set[int]()
+    first: list[Sequence] = []
 
     def take_for_all_but_the_first(sequence: Sequence, owner: Owner) -> bool:
         if owner is not Owner.READING:
             return take_for(sequence, owner)
-        if not too_long:
-            too_long.add(len(sequence.tokens))
-        return len(sequence.tokens) not in too_long and take_for(sequence, owner)
+        if not first:
+            first.append(sequence)
+        return sequence is not first[0] and take_for(sequence, owner)
 
     patches.replace(parts.planner, "take_for", take_for_all_but_the_first)
 
