@@ -19,11 +19,20 @@ class ResultFile(Generic[Result]):
         self.path = path
         self._kind = kind
 
+    def begin(self) -> tuple[Result, ...]:
+        """Return every result so far, once it is sure that more can be added. Raises PdctlError, UsageError."""
+        found = self.results()
+        self._add(b"")
+        return found
+
     def append(self, result: Result) -> None:
         """Put a result on the disk. Raises PdctlError."""
+        self._add(msgspec.json.encode(result) + b"\n")
+
+    def _add(self, content: bytes) -> None:
         try:
             with self.path.open("ab") as file:
-                file.write(msgspec.json.encode(result) + b"\n")
+                file.write(content)
         except OSError as error:
             raise PdctlError(f"cannot write {self.path}: {error.strerror}", "name another with --results") from error
 

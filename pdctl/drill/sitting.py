@@ -36,9 +36,10 @@ class Sitting:
 
         A drill that cannot be played to its end is a run without a score; the others are played all the same. Each run
         has a seed of its own, over all sittings. Ctrl-C loses only the run under way. Raises PdctlError where a
-        deployment cannot be started at all.
+        deployment cannot be started at all, or the file takes no results, UsageError where it holds something else.
         """
-        done = [run for run in self._file.results() if run.code == self._code] if resume else []
+        before = self._file.begin()
+        done = [run for run in before if run.code == self._code] if resume else []
         by_name = {drill.name: drill for drill in drills}
         wanted = pending(done, self._code, rounds, list(by_name))
         for number, name in enumerate(wanted, 1):

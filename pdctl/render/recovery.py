@@ -35,7 +35,7 @@ WORDS = {
 def proposal_lines(proposal: Proposal) -> tuple[str, ...]:
     """Return what would be done, what it costs and what else it would deploy."""
     outage = f"about {proposal.predicted_s:.0f} s" if proposal.predicted_s is not None else "no start is on record yet"
-    outage += f", after at most {proposal.drain_s:g} s for requests in flight"
+    outage += f"; before that at most {proposal.drain_s:g} s for requests in flight"
     lines = [
         f"deployment  {proposal.deployment.name} on {', '.join(_hosts(proposal))}",
         f"restart     {', '.join(proposal.chosen.names)}   ({proposal.decision.why})",

@@ -72,7 +72,7 @@ def main() -> int:
     file, code = ResultFile(options.results, Judgement), provenance.sources_hash()
     with tempfile.TemporaryDirectory(prefix="tiny-") as made:
         model = write_tiny_model(Path(made) / "model") if options.model == "tiny" else smollm2_candidate()
-        sitting(file, pending(file.results(), code, options.count, IN_A_ROW), model)
+        sitting(file, pending(file.begin(), code, options.count, IN_A_ROW), model)
     done = [item for item in file.results() if item.code == code]
     print_summary(done)
     return 1 if any(item.is_alarm for item in done) else 0

@@ -13,7 +13,7 @@ from pdctl.drill.catalogue import DRILLS, Drill
 from pdctl.drill.matrix import Run
 from pdctl.drill.sitting import Sitting
 from pdctl.drill.stage import Stage
-from pdctl.errors import NotProven, PdctlError
+from pdctl.errors import NotProven, PdctlError, UsageError
 
 TWO = DRILLS[:2]
 WHY = "cannot limit memory here"
@@ -86,3 +86,19 @@ def test_where_no_deployment_can_be_started_it_ends(tmp_path: Path) -> None:
     """A port that is taken would fail all the others as well."""
     with pytest.raises(PdctlError, match="port 31000 is taken"):
         sitting(tmp_path).fill(TWO, 1, raising(PdctlError("port 31000 is taken")), resume=False)
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize(("name", "kind"), [("missing/results.jsonl", PdctlError), ("notes.txt", UsageError)])
+def test_nothing_is_played_for_a_file_that_takes_no_results(
+    tmp_path: Path, name: str, kind: type[PdctlError], resume: bool
+) -> None:
+    """A drill takes most of a minute; what is in the file already stays as it is."""
+    (tmp_path / "notes.txt").write_text("milk, bread\n")
+    played: list[Drill] = []
+    with pytest.raises(kind):
+        Sitting(tmp_path / name, model="m", seed=1, say=lambda line: None).fill(
+            TWO, 1, lambda drill: played.append(drill) or unable(drill), resume=resume
+        )
+    assert played == []
+    assert (tmp_path / "notes.txt").read_text() == "milk, bread\n"

@@ -44,7 +44,7 @@ def test_proposal_names_set_losses_what_stays_outage_and_drift() -> None:
         "            prefill-0 joins: it may not survive",
         "lost        9 requests in flight; prefix caches and KV memory of prefill-0, decode-0",
         "stays       router",
-        "outage      about 12 s, after at most 5 s for requests in flight",
+        "outage      about 12 s; before that at most 5 s for requests in flight",
         "would also deploy   decode-0: code: engine: loop.py changed",
     )
 
