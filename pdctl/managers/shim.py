@@ -19,6 +19,7 @@ import msgspec
 from pdctl.errors import PdctlError
 from pdctl.managers import shim_process
 from pdctl.managers.shim_record import POLL_S, Life, Observation, Paths, Record, is_same, observe
+from pdctl.managers.unkillable import Unkillable
 
 __all__ = [
     "STOP_DEADLINE_S",
@@ -96,8 +97,8 @@ def ask_to_stop(paths: Paths) -> None:
 def await_stopped(paths: Paths, deadline_s: float) -> bool:
     """Wait until nothing of the instance is left; past the deadline kill its process group, then its shim.
 
-    Returns whether it had to be killed. Raises PdctlError naming what survives SIGKILL (a process that hangs
-    in the kernel, state D): nothing should be started beside it.
+    Returns whether it had to be killed. Raises Unkillable naming what survives SIGKILL (a process that hangs
+    in the kernel, state D).
     """
     if _are_gone_within(paths, deadline_s):
         return False
@@ -107,7 +108,7 @@ def await_stopped(paths: Paths, deadline_s: float) -> bool:
         kill(record, signal.SIGKILL)
         if _are_gone_within(paths, AFTER_KILL_S):
             return True
-    raise PdctlError(
+    raise Unkillable(
         f"processes {', '.join(map(str, leftovers(paths)))} of {record.instance} survive SIGKILL",
         "they hang in the kernel: see `cat /proc/PID/stack`; this machine may need a reboot",
     )

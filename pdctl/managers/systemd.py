@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from typing import TypeVar
 
 import msgspec
 
@@ -17,6 +18,7 @@ from pdctl.errors import PdctlError
 from pdctl.hosts.child import Child, End
 from pdctl.hosts.host import Host
 from pdctl.managers.sight import Sight
+from pdctl.managers.unkillable import Unkillable
 
 ASK_S = 5.0
 OUTPUT_MOST_BYTES = 4 << 20
@@ -32,10 +34,17 @@ RUNNING = ("active", "reloading", "refreshing")
 POLL_S = 0.1
 BIRTH_S = 10.0
 AFTER_KILL_S = 3.0
+LOST_S = 20.0
+"""So long what a recovery asks is asked again where systemd, or the way to its host, gives no answer."""
 _LOCALE = {"LC_ALL": "C", "TZ": "UTC"}
 _CLD_EXITED = "1"
 
 Pause = Callable[[float], None]
+T = TypeVar("T")
+
+
+class NoAnswer(PdctlError):
+    """Neither yes nor no: the host is not reached, or its systemd is late. It may have done what was asked."""
 
 
 class Unit(msgspec.Struct, frozen=True):
@@ -159,22 +168,26 @@ def ask_to_stop(host: Host, name: str) -> None:
 def await_stopped(host: Host, name: str, deadline_s: float, pause: Pause = time.sleep) -> bool:
     """Wait until nothing of a unit is left, killing all of it at the deadline; return whether it was killed.
 
-    Raises PdctlError where it survives SIGKILL.
+    Raises Unkillable where it was seen to survive SIGKILL, PdctlError where nothing could be seen or killed.
     """
-    if _is_down_within(host, name, deadline_s, pause):
-        return look(host, name).text("Result") == "timeout"
-    _do(host, "kill", name, "--signal=SIGKILL")
-    if _is_down_within(host, name, AFTER_KILL_S, pause):
+    if (unit := _last_seen_within(host, name, deadline_s, pause)).sight().is_down:
+        return unit.text("Result") == "timeout"
+    not_killed = None
+    try:
+        _do(host, "kill", name, "--signal=SIGKILL", pause=pause)
+    except PdctlError as error:  # It may just have ended by itself.
+        not_killed = error
+    if (unit := _last_seen_within(host, name, AFTER_KILL_S, pause)).sight().is_down:
         return True
-    raise PdctlError(
-        f"{name} on {host.name} survives SIGKILL (main pid {look(host, name).pid})",
+    raise not_killed or Unkillable(
+        f"{name} on {host.name} survives SIGKILL (main pid {unit.pid})",
         "it hangs in the kernel: see `cat /proc/PID/stack` there; the host may need a reboot",
     )
 
 
 def is_frozen(host: Host, name: str) -> bool:
     """Return whether a signal or a debugger holds the unit's main process: it cannot act on SIGTERM by itself."""
-    pid = look(host, name).pid
+    pid = _answered(lambda: look(host, name), time.sleep).pid
     if pid is None:
         return False
     done = host.run_now(["cat", f"/proc/{pid}/stat"], deadline_s=ASK_S, most_bytes=1 << 16)
@@ -182,19 +195,22 @@ def is_frozen(host: Host, name: str) -> bool:
 
 
 def start(host: Host, name: str, pause: Pause = time.sleep) -> Sight:
-    """Start a unit and return once its process exists. Raises PdctlError with systemd's words."""
+    """Start a unit and return once its process exists, or is still being prepared for after BIRTH_S (ExecStartPre=).
+
+    Raises PdctlError with systemd's words.
+    """
     # One that failed too often is refused until it is forgotten; what was never loaded has nothing to forget.
     host.run_now(["systemctl", "reset-failed", "--", name], deadline_s=ASK_S, most_bytes=1 << 16)
-    _do(host, "start", name, "--no-block")
+    _do(host, "start", name, "--no-block", pause=pause)
     ends_at = time.monotonic() + BIRTH_S
     while True:
-        unit = look(host, name)
-        if unit.pid is not None or unit.text("ActiveState") == "active":
-            return unit.sight()
-        if unit.text("ActiveState") == "failed" or time.monotonic() >= ends_at:
-            words = unit.sight().words
+        unit = _answered(lambda: look(host, name), pause)
+        seen, is_late = unit.sight(), time.monotonic() >= ends_at
+        if unit.pid is not None or unit.text("ActiveState") == "active" or (is_late and seen.is_pending):
+            return seen
+        if unit.text("ActiveState") == "failed" or is_late:
             raise PdctlError(
-                f"{name} on {host.name} did not start: {words}", f"journalctl -u {name} -n 50   says why, there"
+                f"{name} on {host.name} did not start: {seen.words}", f"journalctl -u {name} -n 50   says why, there"
             )
         pause(POLL_S)
 
@@ -212,20 +228,36 @@ def last_words(host: Host, name: str, count: int) -> tuple[str, ...]:
     return tuple(done.stdout.decode("utf-8", "replace").splitlines())
 
 
-def _is_down_within(host: Host, name: str, deadline_s: float, pause: Pause) -> bool:
+def _last_seen_within(host: Host, name: str, deadline_s: float, pause: Pause) -> Unit:
+    """Return a unit as soon as it is down, else as it is at the deadline."""
     ends_at = time.monotonic() + deadline_s
-    while not look(host, name).sight().is_down:
-        if time.monotonic() >= ends_at:
-            return False
+    while True:
+        unit = _answered(lambda: look(host, name), pause)
+        if unit.sight().is_down or time.monotonic() >= ends_at:
+            return unit
         pause(POLL_S)
-    return True
 
 
-def _do(host: Host, verb: str, name: str, *options: str) -> None:
-    argv = ["systemctl", "--no-ask-password", verb, *options, "--", name]
-    done = host.run_now(argv, deadline_s=ASK_S, most_bytes=1 << 16, env=_LOCALE)
-    if not done.ok:
-        raise _failed(host, verb, (name,), done)
+def _do(host: Host, verb: str, name: str, *options: str, pause: Pause = time.sleep) -> None:
+    def once() -> None:
+        argv = ["systemctl", "--no-ask-password", verb, *options, "--", name]
+        done = host.run_now(argv, deadline_s=ASK_S, most_bytes=1 << 16, env=_LOCALE)
+        if not done.ok:
+            raise _failed(host, verb, (name,), done)
+
+    _answered(once, pause)
+
+
+def _answered(ask: Callable[[], T], pause: Pause) -> T:
+    """Ask for what may be asked twice until there is an answer, at most LOST_S: what was stopped must come up again."""
+    gives_up_at = time.monotonic() + LOST_S
+    while True:
+        try:
+            return ask()
+        except NoAnswer:
+            if time.monotonic() >= gives_up_at:
+                raise
+        pause(POLL_S)
 
 
 _REMEDIES = (
@@ -237,8 +269,8 @@ _REMEDIES = (
 
 
 def _failed(host: Host, verb: str, names: Sequence[str], done: Child) -> PdctlError:
-    if done.end is End.UNREACHABLE:
-        return PdctlError(done.describe(), "nothing is known of its units meanwhile")
+    if done.end in (End.UNREACHABLE, End.TIMEOUT):
+        return NoAnswer(done.describe(), "nothing is known of its units meanwhile")
     hint = next((remedy for words, remedy in _REMEDIES if words in done.stderr), f"see `systemctl status {names[0]}`")
     # systemctl says what is wrong first; its last line only says where more stands.
     words = next((line for line in done.stderr.splitlines() if line.strip()), done.describe())

@@ -6,12 +6,15 @@ was stopped the only direction is forward, so from then on even a ledger that ca
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 
 from pdctl.errors import NotProven, PdctlError
+from pdctl.managers.sight import Sight
+from pdctl.managers.unkillable import Unkillable
 from pdctl.recover.ledger import Ledger, Notes, Outcome, Recovery, Step
-from pdctl.recover.manager import Manager, Unkillable
+from pdctl.recover.manager import Manager
 from pdctl.recover.plan import Plan, Target, has_changed
 
 WaitUntilWell = Callable[[Sequence[Target], Callable[[str], None]], None]
@@ -48,7 +51,7 @@ class Execution:
             self._stop()
             self._start()
         except Unkillable as error:
-            return self._executed(Outcome.UNKILLABLE, f"{error.message}; {error.hint}")
+            return self._executed(Outcome.UNKILLABLE, f"{error.message}; nothing is started beside it; {error.hint}")
         except PdctlError as error:
             if not self._is_past_stop:
                 raise
@@ -82,7 +85,13 @@ class Execution:
         began = time.monotonic()
         for target in asked:
             left_s = max(0.0, self._plan.drain_s - (time.monotonic() - began))
-            was_killed = self._manager.await_stopped(target.name, left_s)
+            try:
+                was_killed = self._manager.await_stopped(target.name, left_s)
+            except Unkillable:
+                raise
+            except PdctlError as error:
+                self._fault(target.name, error)
+                continue
             if not self._past().has(Step.STOPPED, target.name):
                 how = "killed" if was_killed else "left by itself" if target.pid else "did not run"
                 self._note(Step.STOPPED, target.name, how, took_s=time.monotonic() - began)
@@ -92,36 +101,51 @@ class Execution:
         try:
             self._manager.ask_to_stop(target.name)
         except PdctlError as error:
-            self._failures.append(error.message)
-            self._note(Step.FAULT, target.name, error.message)
+            self._fault(target.name, error)
             return False
         return True
 
     def _start(self) -> None:
         for target in self._plan.targets:
-            if not self._manager.look(target.name).is_down:
+            seen = self._seen(target)
+            if seen is None or not seen.is_down:
                 continue  # started by an executor before us, or by somebody since: never two of one
             self._note(Step.STARTING, target.name)
             try:
                 seen = self._manager.start(target)
             except PdctlError as error:
-                # The others are still better up than down.
-                self._failures.append(error.message)
-                self._note(Step.FAULT, target.name, error.message)
+                self._fault(target.name, error)
                 continue
             self._note(Step.STARTED, target.name, pid=seen.pid, run=seen.run)
         if self._failures:
             raise NotProven("; ".join(self._failures))
 
     def _is_new(self, target: Target) -> bool:
-        """Return whether what runs is not the process to stop; its leftovers count as itself."""
-        return has_changed(target, self._manager.look(target.name))
+        """Return whether what runs is not the process to stop, or is not known; its leftovers count as itself."""
+        seen = self._seen(target)
+        return seen is None or has_changed(target, seen)
+
+    def _seen(self, target: Target) -> Sight | None:
+        """Look; once something was stopped, one that cannot be seen keeps no other down."""
+        try:
+            return self._manager.look(target.name)
+        except PdctlError as error:
+            if not self._is_past_stop:
+                raise
+            self._fault(target.name, error)
+            return None
+
+    def _fault(self, name: str, error: PdctlError) -> None:
+        """Note what went wrong with one target: the others are still better up than down."""
+        self._failures.append(error.message)
+        self._note(Step.FAULT, name, error.message)
 
     def _until_well(self) -> Outcome:
         def on_ready(name: str) -> None:
-            started_at = self._manager.look(name).started_at
-            if started_at and not self._past().has(Step.READY, name):
-                self._note(Step.READY, name, took_s=time.time() - started_at)
+            with contextlib.suppress(PdctlError):  # It is well all the same.
+                started_at = self._manager.look(name).started_at
+                if started_at and not self._past().has(Step.READY, name):
+                    self._note(Step.READY, name, took_s=time.time() - started_at)
 
         try:
             self._wait_until_well(self._plan.targets, on_ready)

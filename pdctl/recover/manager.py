@@ -6,14 +6,9 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from pdctl.deployment.model import Instance
-from pdctl.errors import PdctlError
 from pdctl.managers.sight import Sight
 from pdctl.recover.drift import Drift
 from pdctl.recover.plan import Target
-
-
-class Unkillable(PdctlError):
-    """A process survives SIGKILL."""
 
 
 class Manager(Protocol):

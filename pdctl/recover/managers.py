@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pdctl.deployment import layout
 from pdctl.deployment.model import Deployment, Instance
 from pdctl.deployment.state import StateFolder
+from pdctl.errors import PdctlError
 from pdctl.hosts.host import Host
 from pdctl.managers.sight import Sight
 from pdctl.recover.drift import Drift
@@ -43,8 +44,11 @@ class Managers:
         return self._by_name[name].look(name) if self.manages(name) else NOBODY
 
     def death(self, name: str) -> str | None:
-        """Return how an instance that was started ended, None while it lives or may yet."""
-        seen = self.look(name)
+        """Return how an instance that was started ended, None while it lives or may yet, or cannot be seen."""
+        try:
+            seen = self.look(name)
+        except PdctlError:
+            return None
         return seen.words if seen.is_down else None
 
     def ask_to_stop(self, name: str) -> None:

@@ -13,12 +13,10 @@ from pathlib import Path
 from pdctl.deployment.model import Instance
 from pdctl.deployment.readiness import ShimProcesses
 from pdctl.deployment.state import StateFolder
-from pdctl.errors import PdctlError
 from pdctl.managers import shim, shim_process
 from pdctl.managers.shim import Observation
 from pdctl.managers.sight import Sight
 from pdctl.recover import drift, preflight
-from pdctl.recover.manager import Unkillable
 from pdctl.recover.plan import Target
 
 STOPPED_STATES = (b"T", b"t")
@@ -66,10 +64,7 @@ class ShimManager:
         paths = self.folder.paths(name)
         # A process that was stopped by a signal cannot act on SIGTERM: waiting would only cost time.
         is_frozen = self._is_frozen(paths)
-        try:
-            was_killed = shim.await_stopped(paths, 0.0 if is_frozen else deadline_s)
-        except PdctlError as error:
-            raise Unkillable(error.message, "the host must be replaced; nothing is started beside it") from error
+        was_killed = shim.await_stopped(paths, 0.0 if is_frozen else deadline_s)
         return _killed(self._families.get(name, ())) or was_killed
 
     def start(self, target: Target) -> Sight:

@@ -6,13 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pdctl.deployment.model import Instance
-from pdctl.errors import PdctlError
 from pdctl.hosts.host import Host
 from pdctl.managers import systemd
 from pdctl.managers.sight import Sight
 from pdctl.recover import unit_drift
 from pdctl.recover.drift import Drift
-from pdctl.recover.manager import Unkillable
 from pdctl.recover.plan import Target
 
 WORDS = 20
@@ -42,10 +40,7 @@ class UnitManager:
         """Wait, then kill everything in the unit's group."""
         # systemd wakes the main process with SIGTERM, but not its ranks: waiting for them would only cost time.
         limit_s = 0.0 if name in self._frozen else deadline_s
-        try:
-            return systemd.await_stopped(self.host, self.units[name], limit_s)
-        except PdctlError as error:
-            raise Unkillable(error.message, "the host must be replaced; nothing is started beside it") from error
+        return systemd.await_stopped(self.host, self.units[name], limit_s)
 
     def start(self, target: Target) -> Sight:
         """Start the unit; one that failed too often is forgiven first."""

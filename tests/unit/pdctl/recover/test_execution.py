@@ -11,10 +11,10 @@ import pytest
 from pdctl.deployment.model import Deployment, Instance, Role
 from pdctl.errors import NotProven, PdctlError
 from pdctl.managers.sight import Sight
+from pdctl.managers.unkillable import Unkillable
 from pdctl.recover.drift import Drift
 from pdctl.recover.execution import Execution
 from pdctl.recover.ledger import Entry, Ledger, Notes, Outcome, Step
-from pdctl.recover.manager import Unkillable
 from pdctl.recover.plan import Plan, Target
 
 PREFILL = Instance(name="prefill-0", role=Role.PREFILL, dialect="pdctl", url="http://127.0.0.1:1", start=("p",))
@@ -37,9 +37,13 @@ class Processes:
     unkillable: tuple[str, ...] = ()
     unstartable: tuple[str, ...] = ()
     unstoppable: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    """Of whom nothing can be seen once they were asked to stop."""
     calls: list[str] = field(default_factory=list)
 
     def look(self, name: str) -> Sight:
+        if name in self.lost and f"term {name}" in self.calls:
+            raise PdctlError("ssh:gpu7 cannot be reached")
         return self.seen[name]
 
     def ask_to_stop(self, name: str) -> None:
@@ -51,6 +55,7 @@ class Processes:
         self.calls.append(f"wait {name}")
         if name in self.unkillable:
             raise Unkillable(f"{name} survives SIGKILL", "replace the host")
+        self.look(name)
         self.seen[name] = DOWN
         return False
 
@@ -169,7 +174,17 @@ def test_nothing_is_started_beside_what_survives_sigkill(rig: Rig) -> None:
     assert not [call for call in rig.processes.calls if call.startswith("start")]
     executed = rig.ledger.recovery("r").last(Step.EXECUTED)
     assert executed is not None
-    assert executed.detail == "decode-0 survives SIGKILL; replace the host"
+    assert executed.detail == "decode-0 survives SIGKILL; nothing is started beside it; replace the host"
+
+
+def test_one_that_is_lost_from_sight_does_not_keep_the_others_down(rig: Rig) -> None:
+    """Its host is unreachable while it stops: that is no process which survives SIGKILL. The others start."""
+    rig.processes.lost = ("prefill-0",)
+    assert rig.run() is Outcome.NOT_READY
+    assert [call for call in rig.processes.calls if call.startswith("start")] == ["start decode-0"]
+    executed = rig.ledger.recovery("r").last(Step.EXECUTED)
+    assert executed is not None
+    assert "ssh:gpu7 cannot be reached" in executed.detail
 
 
 def test_one_that_cannot_start_does_not_keep_the_others_down(rig: Rig) -> None:
