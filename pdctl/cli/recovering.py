@@ -10,7 +10,7 @@ from pdctl.cli.options import Output
 from pdctl.deployment import state
 from pdctl.deployment.model import Deployment
 from pdctl.hosts.hosts import Hosts
-from pdctl.recover.handover import GoneOn
+from pdctl.recover.handover import Interrupted
 from pdctl.recover.ledger import Outcome
 from pdctl.recover.recovery import recover
 from pdctl.recover.request import Operations, Request, Result
@@ -40,7 +40,7 @@ def run(
             after = recover(folder, deployment, next_request, plain, hosts)
             _print(after, output)
             result = result if after.outcome is Outcome.CANCELLED else after
-    except GoneOn as interrupted:
+    except Interrupted as interrupted:
         console.tell(interrupted.message)
         return INTERRUPTED
     return result.exit_code

@@ -15,8 +15,10 @@ from pdctl.managers.sight import Sight
 from pdctl.managers.unkillable import Unkillable
 from pdctl.recover.ledger import Ledger, Notes, Outcome, Recovery, Step
 from pdctl.recover.manager import Manager
-from pdctl.recover.plan import Plan, Target, has_changed
+from pdctl.recover.plan import Fate, Plan, Target, has_changed
 
+Settle = Callable[[Fate], Fate]
+"""Settles what becomes of the plan; returns what was settled."""
 WaitUntilWell = Callable[[Sequence[Target], Callable[[str], None]], None]
 """Waits for started instances; calls its second argument with each name that is well. Raises NotProven."""
 
@@ -25,12 +27,19 @@ class Execution:
     """One run of a plan. The caller holds the deployment's lock."""
 
     def __init__(
-        self, plan: Plan, ledger: Ledger, manager: Manager, wait_until_well: WaitUntilWell, say: Callable[[str], None]
+        self,
+        plan: Plan,
+        ledger: Ledger,
+        manager: Manager,
+        settle: Settle,
+        wait_until_well: WaitUntilWell,
+        say: Callable[[str], None],
     ) -> None:
         self._plan = plan
         self._ledger = ledger
         self._notes = Notes(ledger, plan.id)
         self._manager = manager
+        self._settle = settle
         self._wait_until_well = wait_until_well
         self._say = say
         self._is_past_stop = False
@@ -43,10 +52,13 @@ class Execution:
         done = past.last(Step.EXECUTED) or past.last(Step.ENDED)
         if done is not None and done.outcome is not None:
             return done.outcome
-        self._is_past_stop = self._past().has(Step.STOPPING)
+        self._is_past_stop = past.has(Step.STOPPING)
         self._note(Step.TAKEN_OVER)
-        if not self._is_past_stop and (stranger := self._stranger()):
-            return self._executed(Outcome.REFUSED, stranger)
+        if not self._is_past_stop:
+            if stranger := self._stranger():
+                return self._executed(Outcome.REFUSED, stranger)
+            if self._settle(Fate.CARRIED_OUT) is Fate.CANCELLED:
+                return self._executed(Outcome.CANCELLED, "before the first signal")
         try:
             self._stop()
             self._start()

@@ -6,6 +6,7 @@ it half way: it never waits for the client, so what it stopped it starts again a
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 import time
@@ -44,13 +45,23 @@ def spawn(folder: StateFolder, recovery: str) -> subprocess.Popen[bytes]:
 def execute(folder: StateFolder, recovery: str, say: Callable[[str], None]) -> None:
     """Carry the plan out, alone: two executors of one plan take turns, and the second finds nothing to do."""
     plan = plans.load(folder.folder, recovery)
-    with folder.locked(say), Hosts() as hosts:
+
+    def waits(line: str) -> None:
+        say(line)
+        Notes(Ledger(folder.folder), recovery).note(Step.WAITING, detail=line)
+
+    with folder.locked(waits), Hosts() as hosts:
         ledger = MirroredLedger(folder, [hosts.of(name) for name in hosts_of(plan)], say)
         managers = Managers(folder, plan.deployment, hosts.of)
+        past = ledger.recovery(recovery)
+        if past.outcome is not None:
+            say(f"it has ended: {past.outcome}")
+            return
         try:
-            has_stopped = ledger.recovery(recovery).has(Step.STOPPING)
-            with Guards(plan, hosts).armed(say, is_past_stop=has_stopped):
-                Execution(plan, ledger, managers, _wait(managers, hosts, plan.ready_timeout_s), say).run()
+            with Guards(plan, hosts).armed(say, is_past_stop=past.has(Step.STOPPING)):
+                settle = functools.partial(plans.settle, folder.folder, recovery)
+                until_well = _wait(managers, hosts, plan.ready_timeout_s)
+                Execution(plan, ledger, managers, settle, until_well, say).run()
         except Refused as error:
             Notes(Ledger(folder.folder), recovery).note(Step.EXECUTED, detail=error.message, outcome=Outcome.REFUSED)
 

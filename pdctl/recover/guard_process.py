@@ -24,6 +24,9 @@ from typing import Any
 
 TICK_S = 0.5
 COMMAND_S = 20.0
+AFTER_KILL_S = 5.0
+"""A process with much pinned memory takes seconds to go."""
+RUNS = ("active", "activating", "reloading", "refreshing")
 BUSY = 75
 
 
@@ -105,20 +108,29 @@ class Guard:
         self._note("taken_over", detail=words)
         ends_at = time.monotonic() + self._plan["drain_s"]
         for item in self._plan["targets"]:
-            while self._state(item["unit"]) == "deactivating" and time.monotonic() < ends_at:
-                time.sleep(TICK_S)
-            if self._state(item["unit"]) == "deactivating":
+            if self._still_stops(item["unit"], ends_at):
                 self._systemctl("kill", "--signal=SIGKILL", item["unit"])
-                time.sleep(TICK_S)
+                self._still_stops(item["unit"], time.monotonic() + AFTER_KILL_S)
         failed = [item["instance"] for item in self._plan["targets"] if not self._started(item)]
         outcome = "not_ready" if failed else "started"
         detail = "not started: {}".format(", ".join(failed)) if failed else ""
         self._note("executed", detail=detail, outcome=outcome)
         self._note("ended", detail=words, outcome="not_ready" if failed else "not_verified")
 
+    def _still_stops(self, unit: str, ends_at: float) -> bool:
+        """Wait until a unit has stopped; return whether it has not by then."""
+        while self._state(unit) == "deactivating":
+            if time.monotonic() >= ends_at:
+                return True
+            time.sleep(TICK_S)
+        return False
+
     def _started(self, item: dict[str, str]) -> bool:
-        """Start one target that is down; what runs was never stopped, or somebody has started it."""
-        if self._state(item["unit"]) not in ("inactive", "failed"):
+        """Start one target, unless it runs: then it was never stopped, or somebody has started it.
+
+        systemd starts one that still stops when it has stopped, and one whose state it does not tell may be down.
+        """
+        if self._state(item["unit"]) in RUNS:
             return True
         self._note("starting", item["instance"])
         self._systemctl("reset-failed", item["unit"])
@@ -159,10 +171,13 @@ class Guard:
         by = "guard pid {} of {}".format(os.getpid(), self._plan["by"])
         entry = {"recovery": self._plan["recovery"], "at": time.time(), "step": step, "by": by}
         entry.update({key: value for key, value in words.items() if value})
-        with self._ledger.open("ab") as file:
-            file.write(json.dumps(entry).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with self._ledger.open("ab") as file:
+                file.write(json.dumps(entry).encode() + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:  # A full disk keeps nothing down.
+            print(f"cannot note {step}: {error}", file=sys.stderr)
 
 
 def main(name: str) -> int:

@@ -15,8 +15,8 @@ MOST_EXECUTORS = 3
 """One that is killed is replaced; if that happens again and again, a person should know."""
 
 
-class GoneOn(KeyboardInterrupt):
-    """Ctrl-C came while engines were down. What is stopped is started all the same."""
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C came after the plan was handed over. What is stopped by then is started all the same."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -51,15 +51,17 @@ class Following:
     def until_executed(self) -> tuple[Outcome, str]:
         """Return how the execution ended, and its words.
 
-        Raises GoneOn after Ctrl-C: the first waits until the engines are started, the second returns at once.
-        Raises PdctlError where the executor cannot do its work.
+        Raises Interrupted after Ctrl-C: before the first signal that cancels; then the first one waits until the
+        engines are started, the second returns at once. Raises PdctlError where the executor cannot do its work.
         """
         while True:
             try:
                 ended = self._follow()
             except KeyboardInterrupt:
+                if self._is_cancelled():
+                    raise Interrupted("cancelled before the first signal; nothing was stopped") from None
                 if self._is_interrupted:
-                    raise GoneOn(f"the engines are being started in the background; {self._finish()}") from None
+                    raise Interrupted(f"the engines are being started in the background; {self._finish()}") from None
                 self._is_interrupted = True
                 about = f"about {self._predicted_s:.0f} s" if self._predicted_s else "some seconds"
                 self._say(
@@ -67,9 +69,21 @@ class Following:
                 )
                 continue
             if self._is_interrupted:
-                raise GoneOn(f"the execution is over ({ended.outcome}), nothing is verified yet; {self._finish()}")
+                raise Interrupted(f"the execution is over ({ended.outcome}), nothing is verified yet; {self._finish()}")
             assert ended.outcome is not None
             return ended.outcome, ended.detail
+
+    def _is_cancelled(self) -> bool:
+        """Cancel the plan, if its executor has not begun to stop."""
+        try:
+            is_cancelled = plan.settle(self._folder.folder, self._recovery, plan.Fate.CANCELLED) is plan.Fate.CANCELLED
+            if is_cancelled:
+                detail = "before the first signal"
+                Notes(self._ledger, self._recovery).note(Step.ENDED, detail=detail, outcome=Outcome.CANCELLED)
+        except PdctlError as error:
+            self._say(error.message)
+            return False
+        return is_cancelled
 
     def _finish(self) -> str:
         return f"to finish: {finishing_command(self._folder.name)}"
@@ -96,7 +110,8 @@ class Following:
         entries = self._ledger.recovery(self._recovery).entries
         for entry in entries[self._shown :]:
             if entry.step not in (Step.PLANNED, Step.SNAPSHOT, Step.TAKEN_OVER):
-                words = " ".join(filter(None, (entry.instance, str(entry.step).replace("_", " "), entry.detail)))
+                step = "" if entry.step is Step.WAITING else str(entry.step).replace("_", " ")
+                words = " ".join(filter(None, (entry.instance, step, entry.detail)))
                 took = f" after {entry.took_s:.1f} s" if entry.took_s is not None else ""
                 self._say(f"{time.monotonic() - self._began:6.1f} s  {words}{took}")
         self._shown = len(entries)

@@ -2,8 +2,8 @@
 
 It lies beside the processes (`STATE/NAME/ledger.jsonl`), so every operator of this host sees the same one.
 
-    planned -> snapshot -> (aborting -> verifying ->) handed_over -> taken_over -> stopping -> stopped*
-            -> starting* -> started* -> ready* -> executed -> verifying -> ended
+    planned -> snapshot -> (aborting -> verifying ->) handed_over -> (waiting ->) taken_over -> stopping
+            -> stopped* -> starting* -> started* -> ready* -> executed -> verifying -> ended
 
 From `stopping` on the only safe direction is forward.
 """
@@ -34,6 +34,8 @@ class Step(StrEnum):
     """Every request of the engines concerned, where that may be all that is needed."""
     HANDED_OVER = "handed_over"
     """The whole plan is on the host's disk; an executor runs it whatever becomes of the client."""
+    WAITING = "waiting"
+    """For another pdctl that starts or stops something here."""
     TAKEN_OVER = "taken_over"
     STOPPING = "stopping"
     STOPPED = "stopped"

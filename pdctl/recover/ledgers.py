@@ -29,12 +29,11 @@ class MirroredLedger(Ledger):
         self._say = say
 
     def append(self, entry: Entry) -> None:
-        """Put one line on every disk.
+        """Put one line on every disk, on ours last: what stands here stands everywhere.
 
         Raises PdctlError when it is not there for certain; once something was stopped, a host that cannot be reached
         is only told, as going on is safer.
         """
-        super().append(entry)
         file = f"{self._place}/{FILE}"
         script = f"umask 077; mkdir -p {self._place} && cat >> {file} && sync {file}"
         for host in self._hosts:
@@ -47,6 +46,7 @@ class MirroredLedger(Ledger):
             if entry.step in _STOPS_NOTHING_YET:
                 raise PdctlError(problem, "nothing was stopped; make that host reachable and its disk writable")
             self._say(problem)
+        super().append(entry)
 
 
 def everybodys(

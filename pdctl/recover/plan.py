@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
+from enum import StrEnum
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,13 @@ from pdctl.managers.sight import Sight
 FOLDER = "recoveries"
 ORDER = (Role.PREFILL, Role.UNIFIED, Role.DECODE, Role.ROUTER)
 """In which targets are started: who is read from first."""
+
+
+class Fate(StrEnum):
+    """What becomes of a plan: settled once, by whoever is first."""
+
+    CARRIED_OUT = "carried_out"
+    CANCELLED = "cancelled"
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,3 +106,19 @@ def load(state_folder: Path, recovery: str) -> Plan:
         return msgspec.json.decode(path.read_bytes(), type=Plan)
     except (OSError, msgspec.DecodeError) as error:
         raise PdctlError(f"cannot read the plan {path}: {error}", "pdctl up starts what is missing") from error
+
+
+def settle(state_folder: Path, recovery: str, wish: Fate) -> Fate:
+    """Settle whether a plan is carried out, before its first signal; return what was settled, now or before.
+
+    A link, as making one is either done or not: an executor that begins and a client that cancels cannot both win.
+    Raises PdctlError.
+    """
+    path = folder_of(state_folder, recovery) / "fate"
+    try:
+        path.symlink_to(wish)
+    except FileExistsError:
+        return Fate(str(path.readlink()))
+    except OSError as error:
+        raise PdctlError(f"cannot write {path}: {error.strerror}", "nothing was stopped; make room") from error
+    return wish

@@ -30,7 +30,7 @@ from pdctl.recover.request import Operations, Phases, Request, Result
 def recover(
     folder: StateFolder, deployment: Deployment, request: Request, operations: Operations, hosts: Hosts
 ) -> Result:
-    """Do it all. Raises Refused by a gate, PdctlError where nothing was stopped; GoneOn after Ctrl-C."""
+    """Do it all. Raises Refused by a gate, PdctlError where nothing was stopped; Interrupted after Ctrl-C."""
     managers = Managers(folder, deployment, hosts.of)
     if request.dry_run:
         half_done = Ledger(folder.folder).unfinished()

@@ -15,7 +15,7 @@ from pdctl.managers.unkillable import Unkillable
 from pdctl.recover.drift import Drift
 from pdctl.recover.execution import Execution
 from pdctl.recover.ledger import Entry, Ledger, Notes, Outcome, Step
-from pdctl.recover.plan import Plan, Target
+from pdctl.recover.plan import Fate, Plan, Target, folder_of, settle
 
 PREFILL = Instance(name="prefill-0", role=Role.PREFILL, dialect="pdctl", url="http://127.0.0.1:1", start=("p",))
 DECODE = Instance(name="decode-0", role=Role.DECODE, dialect="pdctl", url="http://127.0.0.1:2", start=("d",))
@@ -93,6 +93,7 @@ class Rig:
 
     def __post_init__(self) -> None:
         self.ledger = Ledger(self.folder)
+        folder_of(self.folder, "r").mkdir(parents=True)
 
     def run(self) -> Outcome:
         """Execute."""
@@ -102,7 +103,10 @@ class Rig:
         )
         deployment = Deployment(name="d", model="m", instances=(PREFILL, DECODE))
         plan = Plan(id="r", deployment=deployment, targets=targets, drain_s=5, ready_timeout_s=5)
-        return Execution(plan, self.ledger, self.processes, self._wait, self.said.append).run()
+        return Execution(plan, self.ledger, self.processes, self._settle, self._wait, self.said.append).run()
+
+    def _settle(self, wish: Fate) -> Fate:
+        return settle(self.folder, "r", wish)
 
     def _wait(self, targets: Sequence[Target], on_ready: Callable[[str], None]) -> None:
         if self.never_well:
@@ -258,6 +262,13 @@ def test_given_up_plan_is_not_carried_out(rig: Rig) -> None:
     """An operator found that nothing was stopped and ended it: a late executor does nothing."""
     Notes(rig.ledger, "r").note(Step.ENDED, outcome=Outcome.ABANDONED)
     assert rig.run() is Outcome.ABANDONED
+    assert rig.processes.calls == []
+
+
+def test_plan_that_was_cancelled_while_it_waited_stops_nothing(rig: Rig) -> None:
+    """The client was first to settle it: no signal is sent, however late the executor comes."""
+    assert settle(rig.folder, "r", Fate.CANCELLED) is Fate.CANCELLED
+    assert rig.run() is Outcome.CANCELLED
     assert rig.processes.calls == []
 
 
