@@ -14,7 +14,7 @@ from pdctl.recover.handover import Interrupted
 from pdctl.recover.ledger import Outcome
 from pdctl.recover.recovery import recover
 from pdctl.recover.request import Operations, Request, Result
-from pdctl.recover.router_step import router_request
+from pdctl.recover.router_step import router_command, router_request
 from pdctl.render import console
 from pdctl.render import recovery as rendered
 
@@ -35,6 +35,8 @@ def run(
     try:
         result = recover(folder, deployment, request, operations or plain, hosts)
         _print(result, output)
+        if result.outcome is Outcome.ROUTER:
+            console.tell(f"next: {router_command(deployment)}")
         next_request = router_request(result, request, deployment) if output is Output.TABLE else None
         if next_request is not None:
             after = recover(folder, deployment, next_request, plain, hosts)

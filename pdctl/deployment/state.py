@@ -67,11 +67,15 @@ class StateFolder:
 
     def save(self, deployment: Deployment) -> None:
         """Keep what is deployed, and make it the deployment used last."""
+        self.keep(deployment)
+        files.write_atomically(self.root / "last", f"{self.name}\n")
+
+    def keep(self, deployment: Deployment) -> None:
+        """Keep what is deployed, so that `--name` finds it. Raises PdctlError."""
         self.create()
         files.save(deployment, self.deployment_file)
         names = "".join(f"{instance.name}\n" for instance in deployment.instances)
         files.write_atomically(self.folder / "names", names)
-        files.write_atomically(self.root / "last", f"{self.name}\n")
 
     def load(self) -> Deployment | None:
         """Return what was kept; None where nothing was."""

@@ -46,11 +46,13 @@ class Elsewhere:
         self._instances: tuple[Instance, ...] = ()
         self._before: dict[str, str | None] = {}
         self._timeout_s = 0.0
+        self._told_at = 0.0
 
     def hand_over(self, whole: plan.Plan) -> None:
         """Remember who runs now, and print the commands."""
         self._instances = tuple(target.instance for target in whole.targets)
         self._timeout_s = whole.ready_timeout_s
+        self._told_at = time.time()
         self._before = {item.name: identity(item, self._hosts) for item in self._instances}
         self._notes.note(Step.HANDED_OVER, detail="to whoever runs these instances")
         self._say("pdctl does not run these; restart them together, in this order, and leave this command running:")
@@ -82,8 +84,13 @@ class Elsewhere:
         if not answer.is_well:
             return answer.problem
         before, now = self._before[item.name], identity(item, self._hosts)
-        is_new = now != before if before and now else item.name in gone or (before is None and now is not None)
+        # One that hung too much to say who it was may answer again without any restart.
+        is_new = now != before if before and now else item.name in gone or self._has_started_since(item)
         return None if is_new else "still the old process"
+
+    def _has_started_since(self, item: Instance) -> bool:
+        started_at = asyncio.run(_start_time(item, Fetcher(self._hosts)))
+        return started_at is not None and started_at > self._told_at
 
     def _executed(self, outcome: Outcome, detail: str) -> tuple[Outcome, str]:
         self._notes.note(Step.EXECUTED, detail=detail, outcome=outcome)
@@ -108,11 +115,14 @@ def command_of(instance: Instance) -> str:
 async def _identity(instance: Instance, fetcher: Fetcher) -> str | None:
     info = await fetcher.get(instance, "/server_info", deadline_s=ASK_S)
     told = json_value(info.body, ("incarnation",)) if info.ok else None
-    return str(told) if told else await _start_time(instance, fetcher)
+    if told:
+        return str(told)
+    started_at = await _start_time(instance, fetcher)
+    return None if started_at is None else f"{started_at:.3f}"
 
 
-async def _start_time(instance: Instance, fetcher: Fetcher) -> str | None:
+async def _start_time(instance: Instance, fetcher: Fetcher) -> float | None:
     base_url, path = metrics_place(instance)
     answer = await fetcher.get(instance, path, base_url=base_url, deadline_s=ASK_S)
     values: Sequence[float] = [item.value for item in samples(answer.body, _START_TIME)] if answer.ok else []
-    return f"{values[0]:.3f}" if values else None
+    return values[0] if values else None

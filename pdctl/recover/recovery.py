@@ -39,6 +39,8 @@ def recover(
         proposal, _ = propose(folder, deployment, request, operations, Phases(), managers, hosts)
         return Result(deployment=deployment.name, recovery=None, outcome=None, proposal=proposal)
     with exclusive.sole_operator(folder):
+        if folder.load() is None:
+            folder.keep(deployment)  # The words that say how to finish or follow name it.
         ledger = Ledger(folder.folder)
         half_done = ledger.unfinished()
         if half_done is not None and _must_be_finished(folder, ledger, half_done, operations.say):

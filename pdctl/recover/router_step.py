@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import msgspec
 
-from pdctl.deployment.model import Deployment
+from pdctl.deployment.model import Deployment, Role
 from pdctl.recover.gates import Wish
 from pdctl.recover.ledger import Outcome
 from pdctl.recover.request import Request, Result
 
 REASON = "direct requests pass, those through the router do not"
+
+
+def router_command(deployment: Deployment) -> str:
+    """Return what restarts the router alone, typed by a person."""
+    name = deployment.router.name if deployment.router else Role.ROUTER
+    return f"pdctl restart {name} --name {deployment.name} --force --reason '{REASON}'"
 
 
 def router_request(result: Result, request: Request, deployment: Deployment) -> Request | None:

@@ -15,7 +15,6 @@ from pdctl.errors import PdctlError
 from pdctl.hosts.hosts import Hosts
 from pdctl.probe import Verdict, prove
 from pdctl.recover.ledger import InstanceState, Recovery, Step
-from pdctl.recover.restart_set import affected_pairs
 
 LOOK_TIMEOUT_S = 2.0
 HEALTH_PROBE_S = 10.0
@@ -52,28 +51,31 @@ class Asked(NamedTuple):
 def ask(deployment: Deployment, seen: Iterable[PairState], timeout_s: float, say: Callable[[str], None]) -> Asked:
     """Find out who serves: who passes a direct request now; /health counts for nothing.
 
-    Pairs that the diagnosis has seen stalled or failing are not asked again. Sends one request to each other pair.
+    Pairs that the diagnosis has seen stalled or failing are not asked again. Sends one request to each other pair,
+    and to each engine that serves alone.
     """
-    states = {(pair.prefill, pair.decode): pair.state for pair in seen}
+    states: dict[tuple[str, ...], str] = {(pair.prefill, pair.decode): pair.state for pair in seen}
     healthy: set[str] = set()
     silent: set[str] = set()
     unknown: set[str] = set()
-    for prefill, decode in affected_pairs(deployment, (i.name for i in deployment.instances)):
-        state = states.get((prefill.name, decode.name))
+    alone = ((one,) for one in deployment.of_role(Role.UNIFIED))
+    for way in (*deployment.pairs, *alone):
+        names = tuple(one.name for one in way)
+        state = states.get(names)
         if state == "stalled":
             answer = silent
         elif state == "failing":
             # Half of the requests or more fail; others may not.
             answer = unknown
         else:
-            alone = msgspec.structs.replace(deployment, instances=(prefill, decode))
+            only = msgspec.structs.replace(deployment, instances=way)
             try:
-                passed = prove(alone, direct=True, timeout_s=timeout_s, progress=say).verdict is Verdict.PROVEN
-                answer = healthy if passed else silent
+                proof = prove(only, direct=len(way) > 1, timeout_s=timeout_s, progress=say)
+                answer = healthy if proof.verdict is Verdict.PROVEN else silent
             except PdctlError as error:
-                say(f"{prefill.name} -> {decode.name}: not probed: {error.message}")
+                say(f"{' -> '.join(names)}: not probed: {error.message}")
                 answer = unknown
-        answer |= {prefill.name, decode.name}
+        answer |= set(names)
     return Asked(frozenset(healthy), frozenset(silent - healthy - unknown))
 
 
@@ -81,7 +83,7 @@ def last_healthy(deployment: Deployment, names: Iterable[str], healthy: frozense
     """Return targets that serve requests, where none of their role outside the set does."""
     names = set(names)
     found = []
-    for role in (Role.PREFILL, Role.DECODE):
+    for role in (Role.PREFILL, Role.DECODE, Role.UNIFIED):
         of_role = {instance.name for instance in deployment.of_role(role)} & healthy
         if of_role and of_role <= names:
             found += sorted(of_role)

@@ -143,10 +143,6 @@ def print_result(result: Result, console: Console) -> None:
         console.print(f"to send     {result.archive} (redacted)", markup=False)
     words = WORDS.get(result.outcome, str(result.outcome)) if result.outcome else ""
     console.print(words + (f": {result.detail}" if result.detail else ""), markup=False)
-    if result.outcome is Outcome.ROUTER:
-        console.print(
-            "next: pdctl restart router --force --reason 'direct requests pass, the router does not'", markup=False
-        )
 
 
 def _before_after(before: Sequence[InstanceState], after: Sequence[InstanceState]) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,6 +67,21 @@ def test_old_process_is_named_when_time_is_over(tmp_path: Path, engine: FakeServ
     outcome, detail, _ = carried_out(tmp_path, instance(engine.url), iter(()))
     assert outcome is Outcome.NOT_READY
     assert detail == "not restarted and well within 5 s: decode-0: still the old process"
+
+
+def test_old_process_that_answers_again_is_not_the_new_one(tmp_path: Path, engine: FakeServer) -> None:
+    """It hung too much to say who it was; only a process that started after the words is another one."""
+    engine.routes |= {"/server_info": Reply({}, status=503), "/metrics": Reply(b"", status=503)}
+    item = instance(engine.url)
+
+    def answers(started_at: float) -> Iterator[None]:
+        yield
+        engine.routes["/metrics"] = Reply(f"process_start_time_seconds {started_at}\n".encode())
+        yield
+
+    assert carried_out(tmp_path, item, answers(time.time() - 3600))[0] is Outcome.NOT_READY
+    engine.routes["/metrics"] = Reply(b"", status=503)
+    assert carried_out(tmp_path, item, answers(time.time() + 60))[0] is Outcome.STARTED
 
 
 def test_new_but_unwell_is_waited_for(tmp_path: Path, engine: FakeServer) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from pdctl.deployment.model import Deployment, Instance, Role
 from pdctl.diagnose.report import PairState
+from pdctl.probe import Verdict
+from pdctl.recover import states
 from pdctl.recover.ledger import Entry, Recovery, Step
-from pdctl.recover.states import ask, start_to_ready_s
+from pdctl.recover.states import ask, last_healthy, start_to_ready_s
 
 
 def recovery(name: str, **took_s: float | None) -> Recovery:
@@ -54,3 +58,19 @@ def test_silent_is_only_who_lets_no_request_through_in_any_of_its_pairs() -> Non
     told: list[str] = []
     found = ask(deployment, seen, 1.0, told.append)
     assert (found.healthy, found.silent, told) == (set(), {"decode-0"}, [])
+
+
+def test_engine_that_serves_alone_is_asked_alone_and_is_the_last_of_its_role(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A restart of it takes service down just as that of the only decode would."""
+    engine = Instance(name="unified-0", role=Role.UNIFIED, dialect="pdctl", url="http://127.0.0.1:1")
+    deployment = Deployment(name="d", model="m", instances=(engine,))
+    asked: list[tuple[tuple[str, ...], bool]] = []
+
+    def proven(deployment: Deployment, *, direct: bool, timeout_s: float, progress: object) -> SimpleNamespace:
+        asked.append((tuple(one.name for one in deployment.instances), direct))
+        return SimpleNamespace(verdict=Verdict.PROVEN)
+
+    monkeypatch.setattr(states, "prove", proven)
+    found = ask(deployment, (), 1.0, lambda line: None)
+    assert asked == [(("unified-0",), False)]
+    assert last_healthy(deployment, ("unified-0",), found.healthy) == ("unified-0",)
