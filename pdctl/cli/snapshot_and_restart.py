@@ -71,4 +71,8 @@ def snapshot_and_restart(
         operations = Operations(
             say=console.tell, choose=rendered.ask, diagnose=live.diagnose, snapshot=live.complete, share=share
         )
-        return run(request, file, name, output, hosts, operations)
+        try:
+            return run(request, file, name, output, hosts, operations)
+        finally:
+            if live.summary is not None and not live.is_complete:
+                console.tell(f"what the diagnosis saw is kept for 14 days: {live.path}")

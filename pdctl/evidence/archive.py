@@ -40,12 +40,12 @@ def share(kept: Path, out: Path | None = None, *, known_secrets: tuple[str, ...]
     files = read(kept)
     redaction = _redaction(files, known_secrets)
     shared = redaction.files()
-    if kept.is_dir():
-        mapping = {"mapping": dict(redaction.mapping), "counts": dict(redaction.counts)}
-        _write_private(kept / "redaction.json", msgspec.json.encode(mapping))
     shared["redaction.json"] = msgspec.json.encode({"counts": dict(redaction.counts), "tool": "pdctl"})
     target = out or kept.with_name(f"{kept.name.removesuffix('.tar.gz')}-shared.tar.gz")
     write(target, _manifest(files, shared), shared)
+    if kept.is_dir():
+        mapping = {"mapping": dict(redaction.mapping), "counts": dict(redaction.counts)}
+        _write_private(kept / "redaction.json", msgspec.json.encode(mapping))
     return target
 
 
@@ -177,9 +177,12 @@ def _listed(shared: Files) -> Iterable[manifest.FileEntry]:
 
 
 def _write_private(path: Path, data: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+    except OSError as error:
+        raise PdctlError(f"cannot write {path}: {error.strerror}", "make room there; the archive is whole") from error
 
 
 def _environment_secrets() -> tuple[str, ...]:

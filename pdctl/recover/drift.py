@@ -5,20 +5,25 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import importlib.util
+import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from pdctl.deployment.model import Instance
+from pdctl.evidence.credentials import Credentials
+from pdctl.evidence.positive_list import ENVIRONMENT
 from pdctl.managers.shim import Observation
 
 CODE = (".py", ".so")
 _IMPORT = re.compile(r"^\s*(?:import|from)\s+([A-Za-z_]\w*)", re.M)
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
+_DECIDES = re.compile(rf"{ENVIRONMENT.pattern}|LD_LIBRARY_PATH|LD_PRELOAD|PYTHONPATH|(?:https?|no|all)_proxy", re.I)
+"""Variables that a process inherits from the shell it is started from, and that change what it does."""
 
 
 class Drift(msgspec.Struct, frozen=True):
@@ -34,7 +39,10 @@ def drift_of(instance: Instance, seen: Observation) -> tuple[Drift, ...]:
     if record is None or instance.start is None:
         return ()
     found = [*_flags(record.argv, instance.start)]
-    if record.pid is not None and seen.life.has_process:
+    # The shim passes its own environment on, lives longer than an engine, and does not write over it.
+    if seen.life.is_supervised:
+        found += _environment(record.shim_pid, instance.env)
+    elif record.pid is not None and seen.life.has_process:
         found += _environment(record.pid, instance.env)
     if record.started_at is not None:
         found += _newer(instance.start, record.started_at)
@@ -69,9 +77,17 @@ def _environment(pid: int, wanted: dict[str, str]) -> Iterator[str]:
     if data and b"=" not in data.split(b"\0", 1)[0]:
         return  # A process that renamed itself (smg does) has written over its environment: unknown, no drift.
     has = dict(pair.split("=", 1) for pair in data.decode(errors="replace").split("\0") if "=" in pair)
-    for name, value in wanted.items():
-        if has.get(name) != value:
-            yield f"environment: {name} is {has.get(name, 'not set')!r}, would be {value!r}"
+    would = {**os.environ, **wanted}
+    for name in sorted({*has, *would}):
+        if (name in wanted or _DECIDES.fullmatch(name)) and has.get(name) != would.get(name):
+            yield f"environment: {name} is {_shown(name, has)}, would be {_shown(name, would)}"
+
+
+def _shown(name: str, values: Mapping[str, str]) -> str:
+    if name not in values:
+        return "not set"
+    masked = Credentials().without(f"{name}={values[name]}".encode(errors="replace")).decode(errors="replace")
+    return repr(masked.partition("=")[2])
 
 
 def _newer(argv: Sequence[str], started_at: float) -> Iterator[str]:

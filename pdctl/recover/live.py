@@ -5,6 +5,7 @@ What was collected stays as the kept snapshot: the same bytes that the verdict c
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -55,6 +56,7 @@ class Live:
         self._probes: list[ProbeResult] = []
         self._is_probed = False
         self.summary: CollectionSummary | None = None
+        self.is_complete = False
 
     def diagnose(self, *, patience_s: float = PATIENCE_S, may_probe: bool = True) -> Report:
         """Return the report as soon as it is decided, at the latest after about `patience_s`.
@@ -62,6 +64,14 @@ class Live:
         Where the samples cannot decide, one tagged request goes to each pair (unless `may_probe` is false); stacks
         are taken only of instances that stand or seem to, at once of those that a signal holds.
         """
+        try:
+            return self._decided(patience_s, may_probe)
+        finally:
+            # Whatever is chosen next: without it this incident could not be found again.
+            with contextlib.suppress(PdctlError):
+                self._write_manifest()
+
+    def _decided(self, patience_s: float, may_probe: bool) -> Report:
         ends_at = time.monotonic() + patience_s
         self.summary = self._collector.take(interval_s=INTERVAL_S, timeout_s=SAMPLE_S, dumps_stopped=True)
         report = self._judged()
@@ -86,6 +96,7 @@ class Live:
             self._again(standing)
             self._judged()
         self._write_manifest()
+        self.is_complete = True
         return self.path
 
     @property

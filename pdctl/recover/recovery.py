@@ -148,8 +148,9 @@ def _shared(run: _Run, kept: Path) -> str | None:
         return None
     try:
         return str(run.operations.share(kept))
-    except PdctlError as error:
-        run.operations.say(f"no archive was made: {error.message}; later: pdctl redact {kept}")
+    except (PdctlError, OSError, KeyboardInterrupt) as error:
+        why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
+        run.operations.say(f"no archive was made: {why}; later: pdctl redact {kept}")
         return None
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pdctl.errors import UsageError
+from pdctl.errors import PdctlError, UsageError
 from pdctl.evidence import archive, kept, manifest
 from pdctl.evidence.manifest import Manifest
 
@@ -157,6 +157,16 @@ def test_share_keeps_the_mapping_beside_the_exact_evidence_only(tmp_path: Path) 
     assert b"acme" not in b"".join(files.values())
     kept_mapping = msgspec.json.decode((folder / "redaction.json").read_bytes())
     assert kept_mapping["mapping"]["acme-one"] == "decode-x1"
+
+
+def test_archive_is_whole_where_the_mapping_finds_no_room(tmp_path: Path) -> None:
+    """It is what can be sent; and it is an error of pdctl's own kind, which a recovery passes over."""
+    kept_folder = tmp_path / "incident"
+    (kept_folder / "redaction.json").mkdir(parents=True)
+    (kept_folder / "topology.toml").write_bytes(FILES["topology.toml"])
+    with pytest.raises(PdctlError, match=r"cannot write .*redaction.json"):
+        archive.share(kept_folder, tmp_path / "x.tar.gz")
+    assert "topology.toml" in archive.read(tmp_path / "x.tar.gz")
 
 
 def test_manifest_of_the_archive_is_true(tmp_path: Path) -> None:

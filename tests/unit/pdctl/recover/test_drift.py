@@ -21,7 +21,7 @@ def seen(argv: tuple[str, ...], pid: int | None = None, started_at: float | None
     """Return a process that runs with this command line."""
     life = Life.RUNNING if pid else Life.EXITED
     return Observation(life, Record(
-        instance="x", argv=argv, boot_id="b", shim_pid=1, shim_start_ticks=1, state="running", pid=pid,
+        instance="x", argv=argv, boot_id="b", shim_pid=pid or 1, shim_start_ticks=1, state="running", pid=pid,
         start_ticks=1, started_at=started_at,
     ))  # fmt: skip
 
@@ -53,13 +53,31 @@ def test_flags_are_named_both_ways() -> None:
 
 def test_environment_of_the_running_process_counts() -> None:
     """Read from the process itself. (Not from this one: a test runner that renames itself writes over its own.)"""
+    found = environment_drift({}, PDCTL_TEST_DRIFT="1")
+    assert found == ["environment: PDCTL_TEST_DRIFT is not set, would be '1'"]
+
+
+def test_what_the_shell_of_the_restart_lacks_is_drift(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other GPUs and another transport are not deployed by whoever is paged; a secret is not printed for it."""
+    monkeypatch.setenv("UCX_TLS", "tcp")
+    monkeypatch.setenv("EDITOR", "vi")
+    found = environment_drift({"CUDA_VISIBLE_DEVICES": "4,5", "UCX_TLS": "rc", "VLLM_API_KEY": "geheim-123", "A": "b"})
+    assert found == [
+        "environment: CUDA_VISIBLE_DEVICES is '4,5', would be not set",
+        "environment: UCX_TLS is 'rc', would be 'tcp'",
+        "environment: VLLM_API_KEY is '***', would be not set",
+    ]
+
+
+def environment_drift(has: dict[str, str], **wanted: str) -> list[str]:
+    """Return the drift of a process that has this environment beside what this one shares with it."""
+    shared = {name: value for name, value in os.environ.items() if name not in has and name != "UCX_TLS"}
     argv = ("e",)
-    with subprocess.Popen(["sleep", "60"], env={"HOME": "/", "PATH": os.environ["PATH"]}) as child:
+    with subprocess.Popen(["sleep", "60"], env=shared | has) as child:
         try:
-            found = whats(drift_of(instance(*argv, PDCTL_TEST_DRIFT="1"), seen(argv, pid=child.pid)))
+            return whats(drift_of(instance(*argv, **wanted), seen(argv, pid=child.pid)))
         finally:
             child.kill()
-    assert found == ["environment: PDCTL_TEST_DRIFT is 'not set', would be '1'"]
 
 
 def test_newer_weights_are_named(tmp_path: Path) -> None:
