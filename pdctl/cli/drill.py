@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pdctl import signals
 from pdctl.cli.options import FileOption, NameOption, Output, OutputOption
 
 if TYPE_CHECKING:
@@ -75,9 +75,7 @@ def drill(
         return 0
     if every == (which is not None):
         raise UsageError("name one drill, or --all", "pdctl drill --list says which there are")
-    # A time limit of CI and a closed terminal, like Ctrl-C; and Ctrl-C itself, which shells hide from `&`.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
+    signals.end_alike()
     if every:
         from pdctl.drill.sitting import Sitting
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pdctl import signals
 from pdctl.cli.options import FileOption, NameOption, Output, OutputOption
 
 if TYPE_CHECKING:
@@ -71,8 +71,7 @@ def load(
     from pdctl.load import profile as profiles
     from pdctl.load.target import aimed
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
+    signals.end_alike()
     wanted = profiles.Profile(
         sessions=sessions if sessions is not None else grid.CROWD if bisect else profiles.SESSIONS,
         turns=profiles.Range.parsed("--turns", turns),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pdctl import signals
 from pdctl.cli.options import Output, OutputOption
 
 if TYPE_CHECKING:
@@ -75,8 +75,7 @@ def up(
     from pdctl.render import console, fetching, up_result
     from pdctl.render.starting import start_display
 
-    for number in (signal.SIGTERM, signal.SIGHUP):  # a CI's time limit and a closed terminal, like Ctrl-C
-        signal.signal(number, signal.default_int_handler)
+    signals.end_alike()
     request = plan.Request(model, prefill, decode, tp, port_base, file, name)
     with fetching.display() as fetched:
         wanted = plan.plan(request, lambda name: model_files.resolve(name, fetched, console.tell))

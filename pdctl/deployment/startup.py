@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from pdctl import signals
 from pdctl.deployment import layout, preflight, readiness, shutdown
 from pdctl.deployment.model import Deployment, Instance, Role
 from pdctl.deployment.readiness import Event, Phase, Progress
@@ -73,14 +73,11 @@ def undone_on(
     except kind:
         if not started:
             raise
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not leave half of it
         names = ", ".join(instance.name for instance in started)
-        try:
+        with signals.ignored():
             with suppress(OSError):  # the terminal may be what is gone
                 tell(f"stopping what this call started, so that nothing half started stays: {names}")
             shutdown.take_down(folder, started, deadline_s=INTERRUPT_STOP_S)
-        finally:
-            signal.signal(signal.SIGINT, before)
         raise
 
 
@@ -113,9 +110,7 @@ def _refuse_other_settings(folder: StateFolder, wanted: Deployment) -> None:
 def _start(folder: StateFolder, instance: Instance, restart: str) -> int | None:
     assert instance.start is not None, "only what has a start command is started"
     # An interrupt between the birth of a process and the note of its pid would lose it.
-    held = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
-    try:
+    with signals.held():
         seen = shim.start(
             instance.name,
             instance.start,
@@ -124,8 +119,6 @@ def _start(folder: StateFolder, instance: Instance, restart: str) -> int | None:
             cwd=folder.folder,
             restart=restart,
         )
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return seen.pid
 
 

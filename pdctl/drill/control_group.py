@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Self
 from pdctl.errors import PdctlError
 
 ROOT = Path("/sys/fs/cgroup")
+FORKS = 20
+"""How often it is tried again because a process was born in the group meanwhile."""
 PERIOD_US = 100_000
 """The kernel's own default: who has used up its share waits for the next period."""
 
@@ -29,7 +32,8 @@ class ControlGroup:
             for key, value in (v1 if is_v1 else v2).items():
                 (self._group / key).write_text(str(value))
         except OSError as error:
-            self.remove()
+            with contextlib.suppress(PdctlError):
+                self.remove()
             raise PdctlError(
                 f"cannot limit {controller} by {self._group}: {error.strerror}",
                 "this drill needs root and a control group that may be written; the others do not",
@@ -54,13 +58,21 @@ class ControlGroup:
                 (self._group / "cgroup.procs").write_text(str(pid))
 
     def remove(self) -> None:
-        """Move whoever is left back, and remove the group; harmless when repeated."""
-        with contextlib.suppress(FileNotFoundError):
-            for pid in (self._group / "cgroup.procs").read_text().split():
-                with contextlib.suppress(ProcessLookupError):
-                    (self._parent / "cgroup.procs").write_text(pid)
-        with contextlib.suppress(FileNotFoundError):
-            self._group.rmdir()
+        """Move whoever is left back, and remove the group; harmless when repeated. Raises PdctlError."""
+        for last in (False,) * FORKS + (True,):
+            try:
+                self._empty()
+                self._group.rmdir()
+            except FileNotFoundError:
+                return
+            except OSError as error:
+                if last or error.errno != errno.EBUSY:
+                    raise PdctlError(f"cannot remove {self._group}: {error.strerror}", "rmdir it by hand") from error
+
+    def _empty(self) -> None:
+        for pid in (self._group / "cgroup.procs").read_text().split():
+            with contextlib.suppress(ProcessLookupError):
+                (self._parent / "cgroup.procs").write_text(pid)
 
 
 def name_of(deployment: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import psutil
 
+from pdctl import signals
 from pdctl.collect.http import InstanceClient, Timeouts, client_for
 from pdctl.deployment import shutdown
 from pdctl.deployment.model import Deployment, Instance, Role
@@ -224,15 +225,14 @@ class Stage:
 
         A restart that is under way is waited for first, or it would outlive us.
         """
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not leave half of it
-        try:
-            self.stop_load()
-            self._undo.close()
-            if self.is_own:
-                with self.folder.locked(self.say):
-                    shutdown.take_down(self.folder, self.deployment.instances, deadline_s=STOP_S)
-        finally:
-            signal.signal(signal.SIGINT, before)
+        with signals.ignored():
+            try:
+                self.stop_load()
+                self._undo.close()
+            finally:
+                if self.is_own:
+                    with self.folder.locked(self.say):
+                        shutdown.take_down(self.folder, self.deployment.instances, deadline_s=STOP_S)
 
 
 def _posted(client: InstanceClient, path: str, body: dict[str, object]) -> None:
