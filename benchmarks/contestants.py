@@ -59,8 +59,8 @@ class _Child:
     argv: Sequence[str]
     log: Path
     environment: Mapping[str, str] = field(default_factory=dict)
-    pipes: bool = False
-    child: subprocess.Popen[str] | None = None
+    pipes: bool = field(default=False, init=False)
+    child: subprocess.Popen[str] | None = field(default=None, init=False)
 
     def spawn(self) -> subprocess.Popen[str]:
         """Start the process in a group of its own. Raises Unavailable."""
@@ -105,8 +105,8 @@ class _Child:
 class Server(_Child):
     """An OpenAI-compatible server, asked over HTTP by `/v1/completions`."""
 
-    url: str = ""
-    model: str = ""
+    url: str = field(kw_only=True)
+    model: str = field(kw_only=True)
 
     def start(self) -> None:
         child = self.spawn()
@@ -146,7 +146,7 @@ class Server(_Child):
 class Worker(_Child):
     """A program of `benchmarks/peers`: prompts and times as lines of JSON."""
 
-    pipes: bool = True
+    pipes: bool = field(default=True, init=False)
 
     def start(self) -> None:
         self.spawn()

@@ -51,7 +51,8 @@ class Mix:
     @property
     def ratio(self) -> float:
         """Return the median of pair over two unified, round by round."""
-        return statistics.median(one / two for one, two in zip(*self.rates.values(), strict=True))
+        median: float = statistics.median(one / two for one, two in zip(*self.rates.values(), strict=True))
+        return median
 
     def prompts(self, chance: random.Random, count: int) -> list[list[int]]:
         return [[chance.randrange(100, 40000) for _ in range(self.prompt_tokens)] for _ in range(count)]

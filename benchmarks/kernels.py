@@ -85,7 +85,7 @@ def microseconds(run: Callable[[], Tensor], rounds: int = 50) -> float:
     """Return the mean time of a call on the device, after five to warm up."""
     for _ in range(5):
         run()
-    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
     begin.record()
     for _ in range(rounds):
         run()

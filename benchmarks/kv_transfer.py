@@ -63,7 +63,8 @@ def engine_read(decode: sides.Decode, pipe: Connection, room: int) -> float:
     decode.await_event(WantPages, rid)
     decode.transfer.grant(rid, list(range(100, 100 + PAGES)))
     decode.await_event(Landed, rid)
-    return decode.records[rid].transfer_s
+    took_s: float = decode.records[rid].transfer_s
+    return took_s
 
 
 def raw_read(agent: Agent, peer: str, parts: list[tuple[Descriptors, Descriptors]]) -> float:
