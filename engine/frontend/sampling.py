@@ -23,15 +23,18 @@ RANGES = {
     "min_p": (0.0, 1.0),
     "presence_penalty": (-2.0, 2.0),
     "frequency_penalty": (-2.0, 2.0),
-    "repetition_penalty": (0.0, 10.0),
+    "repetition_penalty": (0.01, 10.0),
     "top_k": (-1, 1 << 31),
     "n": (1, MAX_CHOICES),
     "min_tokens": (0, 1 << 31),
 }
 Number = TypeVar("Number", int, float)
 
-EXCLUSIVE = {"top_p", "repetition_penalty"}
+EXCLUSIVE = {"top_p"}
 """Fields whose lower bound is not itself allowed."""
+
+LEAST_TEMPERATURE = 1e-5
+"""Below it an answer is greedy, as at 0. Logits would be divided by what float32 may not tell from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ def choose_sampling(
     seed = secrets.randbelow(SEED_RANGE) if knobs.seed is None else knobs.seed % SEED_RANGE
     return SamplingParams(
         max_tokens=most,
-        temperature=_or(knobs.temperature, 1.0),
+        temperature=_temperature(knobs.temperature),
         top_p=_or(knobs.top_p, 1.0),
         top_k=max(_or(knobs.top_k, 0), 0),
         min_p=_or(knobs.min_p, 0.0),
@@ -151,6 +154,11 @@ def check_token_ids(ids: Iterable[int], name: str, vocab_size: int) -> None:
     for token_id in ids:
         if not 0 <= token_id < vocab_size:
             raise _bad(name, f"token id {token_id} is not in the vocabulary of {vocab_size}")
+
+
+def _temperature(given: float | None) -> float:
+    chosen = _or(given, 1.0)
+    return chosen if chosen >= LEAST_TEMPERATURE else 0.0
 
 
 def _or(value: Number | None, default: Number) -> Number:

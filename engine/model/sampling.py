@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 import torch
@@ -17,20 +18,28 @@ from engine.messages import SamplingParams, TokenLogprob
 from engine.model.logprobs import prompt_logprobs, token_logprobs
 from engine.model.sampling_state import SamplingState
 
-__all__ = ["Sampled", "SamplingState", "prompt_logprobs", "sample"]
+__all__ = ["Fault", "Sampled", "SamplingState", "prompt_logprobs", "sample"]
 
 FIRST_CANDIDATES = 128
 """Among how many of the best a nucleus is looked for at first. A full sort costs twenty times more."""
 
 
+class Fault(StrEnum):
+    """Why a token means nothing, so that its request must fail."""
+
+    BROKEN_LOGITS = "broken_logits"
+    """The model's own logits hold NaN or infinity."""
+    NO_TOKEN_LEFT = "no_token_left"
+    """They are sound, but what the request asks for (barred ends, bias, penalties, a grammar) leaves no token."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """A chosen token, and its logprob when the request asked for it."""
+    """A chosen token, and its logprob when the request asked for it. With a `fault` it is some id of the vocabulary."""
 
     token_id: int
     logprob: TokenLogprob | None
-    is_finite: bool = True
-    """False: the row's logits hold NaN or infinity, so the token means nothing and the request must fail."""
+    fault: Fault | None = None
 
 
 @torch.inference_mode()
@@ -43,21 +52,33 @@ def sample(logits: Tensor, states: Sequence[SamplingState]) -> list[Sampled]:
     chosen: list[int] = best.tolist()
     # NaN counts as the largest, so the best logit is finite only if there is neither NaN nor +infinity.
     finite: list[bool] = logits.gather(1, best[:, None])[:, 0].isfinite().tolist()
+    faults = [None if good else Fault.BROKEN_LOGITS for good in finite]
     if all(state.is_plain_greedy for state in states):
-        return [Sampled(token_id, None, good) for token_id, good in zip(chosen, finite, strict=True)]
+        return [Sampled(token_id, None, fault) for token_id, fault in zip(chosen, faults, strict=True)]
     for index, (row, state) in enumerate(zip(logits, states, strict=True)):
-        if not finite[index]:
-            continue
-        adjusted = state.adjust(row) if state.is_adjusted else row
-        if state.params.temperature > 0:
-            chosen[index] = _drawn(adjusted, state.params, len(state.output_ids))
-        elif state.is_adjusted:
-            chosen[index] = int(adjusted.argmax())
+        if finite[index] and (state.params.temperature > 0 or state.is_adjusted):
+            token_id = _chosen(row, state)
+            if token_id is None:
+                faults[index] = Fault.NO_TOKEN_LEFT
+            else:
+                chosen[index] = token_id
     logprobs = _logprobs(logits, states, chosen)
     return [
-        Sampled(token_id, logprobs.get(index), good)
-        for index, (token_id, good) in enumerate(zip(chosen, finite, strict=True))
+        Sampled(token_id, logprobs.get(index), fault)
+        for index, (token_id, fault) in enumerate(zip(chosen, faults, strict=True))
     ]
+
+
+def _chosen(row: Tensor, state: SamplingState) -> int | None:
+    """Return the token of one sound row; None when what the request asks for leaves none."""
+    if state.is_adjusted:
+        row = state.adjust(row)
+    highest, best = row.max(dim=-1)
+    if not highest.isfinite():
+        return None
+    if state.params.temperature == 0:
+        return int(best)
+    return _drawn(row - highest, state.params, len(state.output_ids))
 
 
 def _logprobs(logits: Tensor, states: Sequence[SamplingState], chosen: Sequence[int]) -> dict[int, TokenLogprob]:
@@ -81,14 +102,18 @@ def uniform(seed: int, position: int) -> float:
     return (bits >> 11) * 2.0**-53
 
 
-def _drawn(row: Tensor, params: SamplingParams, position: int) -> int:
-    """Draw by the inverse of the cumulative distribution."""
-    # The maximum is taken off first, so that a tiny temperature cannot overflow.
-    probabilities = torch.softmax((row - row.max()) / params.temperature, dim=-1)
+def _drawn(row: Tensor, params: SamplingParams, position: int) -> int | None:
+    """Draw by the inverse of the cumulative distribution; None when it is none.
+
+    `row` has 0 for its maximum, so that a tiny temperature cannot overflow upwards.
+    """
+    probabilities = torch.softmax(row / params.temperature, dim=-1)
     candidates = None
     if params.top_k or params.top_p < 1 or params.min_p > 0:
         probabilities, candidates = _filtered(probabilities, params)
     cumulative = probabilities.cumsum(0, dtype=torch.float64)
+    if not cumulative[-1].isfinite():
+        return None
     target = uniform(params.seed, position) * cumulative[-1:]
     index = torch.searchsorted(cumulative, target, right=True)
     return int(index if candidates is None else candidates[index])

@@ -67,3 +67,9 @@ def broken_grammar(problem: str) -> Ending:
 BROKEN_LOGITS = Ending(
     500, "broken_logits", "the model computed NaN or infinity for this request; its weights or the dtype are unfit"
 )
+
+NO_TOKEN_LEFT = Ending(
+    400,
+    "no_token_left",
+    "no token may come next: stop_token_ids with min_tokens, logit_bias, the penalties or the grammar bar every one",
+)

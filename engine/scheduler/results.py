@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from engine.messages import FinishReason
-from engine.model.sampling import Sampled
+from engine.model.sampling import Fault, Sampled
 from engine.observe.records import Stage
 from engine.scheduler import failures
 from engine.scheduler.book import Book
+from engine.scheduler.failures import Ending
 from engine.scheduler.roles import RoleBehaviour
 from engine.scheduler.runner import StepResult
 from engine.scheduler.sequence import Phase, Sequence
@@ -25,7 +26,7 @@ class Results:
         works = [work for work in step.works if self._is_live(work)]
         for work in step.chunks:
             sampled = result.sampled.get(work.sequence.rid)
-            if not self._is_live(work) and (sampled is None or sampled.is_finite):
+            if not self._is_live(work) and (sampled is None or sampled.fault is not Fault.BROKEN_LOGITS):
                 # The prefix cache keeps what was computed of its prompt.
                 work.sequence.computed = work.end
         for work in works:
@@ -65,17 +66,25 @@ class Results:
         self._role.chunk_done(work, sampled, finish)
 
     def _is_broken(self, sequence: Sequence, sampled: Sampled, result: StepResult) -> bool:
-        """End a sequence whose logits are no numbers, or whose grammar failed; its neighbours in the step go on."""
-        if not sampled.is_finite:
+        """End a sequence that no token was found for, or whose grammar failed; its neighbours in the step go on."""
+        ending = _ending(sampled, result.problems.get(sequence.rid))
+        if ending is None:
+            return False
+        if sampled.fault is Fault.BROKEN_LOGITS:
             # Pages with NaN may have been shared already; they spoil whoever attends to them.
             sequence.computed = 0
             self._book.cache.drop()
-            self._role.end(sequence, failures.BROKEN_LOGITS)
-            return True
-        problem = result.problems.get(sequence.rid)
-        if problem is not None:
-            self._role.end(sequence, failures.broken_grammar(problem))
-        return problem is not None
+        self._role.end(sequence, ending)
+        return True
+
+
+def _ending(sampled: Sampled, problem: str | None) -> Ending | None:
+    """Return why the sequence cannot go on; None if it can. A grammar that failed allows no token."""
+    if sampled.fault is Fault.BROKEN_LOGITS:
+        return failures.BROKEN_LOGITS
+    if problem is not None:
+        return failures.broken_grammar(problem)
+    return failures.NO_TOKEN_LEFT if sampled.fault is Fault.NO_TOKEN_LEFT else None
 
 
 def _recorded(sequence: Sequence, sampled: Sampled) -> FinishReason | None:

@@ -6,7 +6,7 @@ import pytest
 
 from engine.errors import RequestError
 from engine.frontend.bodies import Knobs
-from engine.frontend.sampling import EXCLUSIVE, RANGES, Limits, Logprobs, choose_sampling
+from engine.frontend.sampling import EXCLUSIVE, LEAST_TEMPERATURE, RANGES, Limits, Logprobs, choose_sampling
 
 LIMITS = Limits(vocab_size=100, context_tokens=50)
 
@@ -39,6 +39,22 @@ def test_bounds_hold(name: str) -> None:
         assert caught.value.param == name
     for value in (high, low + step if name in EXCLUSIVE else low):
         choose_sampling(Knobs(**{name: value}), 10, None, Logprobs(), 1, LIMITS)
+
+
+@pytest.mark.parametrize(
+    ("given", "chosen"),
+    [(1e-46, 0.0), (LEAST_TEMPERATURE / 2, 0.0), (LEAST_TEMPERATURE, LEAST_TEMPERATURE), (None, 1.0)],
+)
+def test_a_temperature_near_0_is_greedy(given: float | None, chosen: float) -> None:
+    """Float32 may take it for 0, and logits are divided by it."""
+    assert choose_sampling(Knobs(temperature=given), 1, None, Logprobs(), 1, LIMITS).temperature == chosen
+
+
+@pytest.mark.parametrize("penalty", [1e-40, 0.009])
+def test_a_repetition_penalty_keeps_logits_finite(penalty: float) -> None:
+    """Logits are divided by it."""
+    with pytest.raises(RequestError, match=r"from 0\.01 to 10"):
+        choose_sampling(Knobs(repetition_penalty=penalty), 1, None, Logprobs(), 1, LIMITS)
 
 
 def test_scoring_may_fill_the_context() -> None:

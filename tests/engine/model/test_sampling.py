@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from engine.messages import FinishReason, SamplingParams
-from engine.model.sampling import SamplingState, sample, uniform
+from engine.model.sampling import Fault, SamplingState, sample, uniform
 
 PROBABILITIES = [0.05, 0.5, 0.15, 0.3]
 LOGITS = [math.log(one) for one in PROBABILITIES]
@@ -211,9 +211,39 @@ def test_broken_logits_are_told_and_spoil_no_neighbour(wrong: float, temperature
     logits = torch.tensor([[0.0, wrong, 0.0, 0.0], LOGITS])
     states = [state(temperature=temperature, top_p=0.9), state(temperature=temperature, seed=4, top_p=0.9)]
     broken, sound = sample(logits, states)
-    assert not broken.is_finite
+    assert broken.fault is Fault.BROKEN_LOGITS
     assert sound == sample(logits[1:], states[1:])[0]
-    assert sound.is_finite
+    assert sound.fault is None
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("filters", [{}, {"top_p": 0.9}, {"top_k": 2}])
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"stop_token_ids": (0, 1, 2, 3), "min_tokens": 1},
+        {"repetition_penalty": 1e-45, "prompt": (0, 1, 2)},
+    ],
+)
+def test_a_request_that_leaves_no_token_fails_alone(
+    params: dict[str, object], filters: dict[str, float], temperature: float
+) -> None:
+    """No id is invented where what it asks for bars every token, or where its penalties are no numbers."""
+    logits = torch.tensor([[0.5, 1.0, 0.25, 0.125], LOGITS])
+    states = [state(temperature=temperature, **filters, **params), state(temperature=temperature, seed=4, **filters)]
+    none, sound = sample(logits, states)
+    assert none.fault is Fault.NO_TOKEN_LEFT
+    assert 0 <= none.token_id < 4
+    assert sound == sample(logits[1:], states[1:])[0]
+    assert sound.fault is None
+
+
+@pytest.mark.parametrize("filters", [{}, {"top_p": 0.9}, {"top_k": 2}, {"min_p": 0.1}])
+def test_a_temperature_that_float32_takes_for_0_invents_no_token(filters: dict[str, float]) -> None:
+    """0 / 0 is no distribution to draw from. The API lets no such temperature through."""
+    (chosen,) = sample(torch.tensor([LOGITS]), [state(temperature=1e-46, **filters)])
+    assert chosen.fault is Fault.NO_TOKEN_LEFT
+    assert 0 <= chosen.token_id < 4
 
 
 @pytest.mark.parametrize(

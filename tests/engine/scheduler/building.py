@@ -9,7 +9,7 @@ from engine.config import EngineConfig, Role, Schedule
 from engine.kvcache.pages import PageLedger
 from engine.kvcache.prefix_cache import PrefixCache
 from engine.messages import Abort, Delta, Drain, Failure, Generate, RoomRef, SamplingParams, ToScheduler
-from engine.model.sampling import Sampled
+from engine.model.sampling import Fault, Sampled
 from engine.observe.journal import Journal
 from engine.observe.records import RoomRecord, Sample
 from engine.scheduler.book import Book
@@ -91,8 +91,8 @@ class CountingExecutor:
     plans: list[StepPlan] = field(default_factory=list)
     memory: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
     """Page and slot -> all tokens up to this one."""
-    broken: set[str] = field(default_factory=set)
-    """Sequences whose logits are NaN."""
+    faults: dict[str, Fault] = field(default_factory=dict)
+    """Sequences that no token is found for."""
     ends_at: dict[str, int] = field(default_factory=dict)
     """After so many tokens this sequence samples EOS."""
     begun: set[str] = field(default_factory=set)
@@ -118,7 +118,7 @@ class CountingExecutor:
             if step.samples:
                 self._begin(step)
                 token = self._token(step.rid, step.end)
-                result.sampled[step.rid] = Sampled(token, None, step.rid not in self.broken)
+                result.sampled[step.rid] = Sampled(token, None, self.faults.get(step.rid))
         return result
 
     def _begin(self, step: SequenceStep) -> None:

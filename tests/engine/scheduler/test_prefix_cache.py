@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from engine.config import Role
 from engine.messages import Delta, SamplingParams
+from engine.model.sampling import Fault
 from engine.transfer.interface import (
     Committed,
     Failed,
@@ -128,7 +129,7 @@ def test_scored_tokens_are_computed() -> None:
 def test_pages_of_broken_logits_are_not_kept() -> None:
     """NaN in the pool would spoil whoever finds it: afterwards nothing is cached."""
     rig = Rig(Role.UNIFIED)
-    rig.executor.broken.add("bad")
+    rig.executor.faults["bad"] = Fault.BROKEN_LOGITS
     rig.send(generate("bad", prompt=19))
     rig.turn_until_idle()
     assert rig.pages.free_count == rig.pages.total

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from engine.config import Role
 from engine.messages import Abort, Delta, Drain, Failure, FinishReason, SamplingParams
+from engine.model.sampling import Fault
 from tests.engine.scheduler.building import Rig, generate
 
 
@@ -138,7 +139,7 @@ def test_a_drain_finishes_what_is_there_and_refuses_the_rest() -> None:
 def test_broken_logits_fail_their_request_and_no_other() -> None:
     """NaN in one row: that client gets 500, its neighbour its tokens."""
     rig = Rig(Role.UNIFIED)
-    rig.executor.broken.add("bad")
+    rig.executor.faults["bad"] = Fault.BROKEN_LOGITS
     rig.send(generate("bad", prompt=4), generate("good", prompt=4, max_tokens=3))
     rig.turn_until_idle()
     (answer,) = rig.inbox.of("bad")
@@ -146,6 +147,20 @@ def test_broken_logits_fail_their_request_and_no_other() -> None:
     assert (answer.status, answer.code) == (500, "broken_logits")
     assert rig.tokens("good") == [104, 105, 106]
     assert rig.everything_is_free()
+
+
+def test_a_request_that_leaves_no_token_fails_and_keeps_what_was_computed() -> None:
+    """The fault is the request's: 400, its neighbour gets its tokens, and the prompt's pages are right."""
+    rig = Rig(Role.UNIFIED)
+    rig.executor.faults["bad"] = Fault.NO_TOKEN_LEFT
+    rig.send(generate("bad", prompt=8), generate("good", prompt=4, max_tokens=3))
+    rig.turn_until_idle()
+    (answer,) = rig.inbox.of("bad")
+    assert isinstance(answer, Failure)
+    assert (answer.status, answer.code) == (400, "no_token_left")
+    assert rig.tokens("good") == [104, 105, 106]
+    assert rig.everything_is_free()
+    assert rig.pages.ledger().cached == 2
 
 
 @settings(max_examples=60, deadline=None)
