@@ -55,7 +55,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     page_size: int = 16
     """Tokens per KV page."""
     kv_tokens: int = 12288
-    """Capacity of the page pool in tokens."""
+    """What the page pool may hold; `pool_tokens` is what it holds."""
     max_context: int | None = None
     """Upper bound on prompt + generated tokens; never above the model's own. None: the model's own."""
     max_running: int = 64
@@ -95,3 +95,13 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     enable_failpoints: bool = False
     """Faults can be switched on at run time (`POST /failpoints`); never in production."""
     log_level: str = "info"
+
+    @property
+    def pages(self) -> int:
+        """Return how many KV pages sequences may have."""
+        return self.kv_tokens // self.page_size
+
+    @property
+    def pool_tokens(self) -> int:
+        """Return the capacity of the pool in tokens: `kv_tokens` in whole pages."""
+        return self.pages * self.page_size

@@ -50,7 +50,7 @@ class Instance:
         self._context_length = context_length(config, checkpoint.config)
         self._supervisor = Supervisor()
         self._progress = Progress(last_turn=self._clock.monotonic())
-        ledger = PageLedger(config.kv_tokens // config.page_size)
+        ledger = PageLedger(config.pages)
         cache = PrefixCache(config.page_size, ledger, config.prefix_cache)
         self._book = Book(self._clock, config.page_size, ledger, cache, Journal(self._clock, rank.flight))
         planner = Planner(config, self._book)
@@ -105,7 +105,7 @@ class Instance:
         self._inbox.send(
             Ready(
                 context_length=self._context_length,
-                kv_tokens=self._config.kv_tokens,
+                kv_tokens=self._config.pool_tokens,
                 control_endpoint=self._role.transfer.control_endpoint if isinstance(self._role, Prefill) else None,
                 contract=self._contract,
                 load_s=round(self._load_s, 3),
@@ -150,7 +150,7 @@ class Instance:
 
 def context_length(config: EngineConfig, model: ModelConfig) -> int:
     """Return the longest prompt + answer: what the model, the operator and the pool allow."""
-    limits = [model.context_length, config.kv_tokens]
+    limits = [model.context_length, config.pool_tokens]
     if config.max_context is not None:
         limits.append(config.max_context)
     return min(limits)

@@ -90,7 +90,7 @@ def kv_layout(config: EngineConfig, model: ModelConfig, kv_heads: int) -> KVLayo
         layers=model.layers,
         kv_heads=kv_heads,
         # One more than the ledger knows: the page of the canary, see `engine.transfer.control.canary`.
-        pages=config.kv_tokens // config.page_size + (config.role is not Role.UNIFIED),
+        pages=config.pages + (config.role is not Role.UNIFIED),
         page_size=config.page_size,
         head_dim=model.head_dim,
         dtype=config.dtype,

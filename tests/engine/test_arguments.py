@@ -49,6 +49,7 @@ def test_every_setting_has_a_flag() -> None:
         (["--port", "0"], "--port 0"),
         (["--port", "70000"], "--port 70000"),
         (["--page-size", "0"], "--page-size 0"),
+        (["--max-queued", "0"], "--max-queued 0: must be from 1"),
         (["--chunk-tokens", "100"], "--chunk-tokens 100: must be a multiple of --page-size 16"),
         (["--request-timeout", "-1"], "--request-timeout -1.0"),
         (["--request-timeout", "nan"], "--request-timeout nan"),

@@ -99,11 +99,13 @@ def test_a_leg_without_its_other_leg_fails_by_the_pairing_clock(tiny_model_dir: 
 
 def test_a_full_decode_ends_the_prefill_leg_at_once(tiny_model_dir: Path, tmp_path: Path) -> None:
     """REFUSED reaches prefill long before its pairing clock of 10 s."""
-    with pair(tiny_model_dir, tmp_path, decode_flags=("--max-queued", "0")) as sides:
-        prefill, decode = sides.post("/v1/completions", body("hello"), timeout_s=5)
+    with pair(tiny_model_dir, tmp_path, decode_flags=("--max-queued", "1")) as sides:
+        with raw_post(sides.decode.port, "/v1/completions", sides.legs(body("waits")), "waits"):
+            until(lambda: sides.decode.get("/v1/loads")["waiting"] == 1, 5, "a leg without its other one")
+            prefill, decode = sides.post("/v1/completions", body("hello"), timeout_s=5)
         assert (decode.status_code, decode.json()["error"]["code"]) == (503, "queue_full")
         assert (prefill.status_code, prefill.json()["error"]["code"]) == (503, "peer_refused")
-        assert sides.is_idle()
+        until(sides.is_idle, 5, "the leg that waited is gone")
 
 
 def test_every_metric_is_in_the_catalogue(sides: Pair, unified: Process) -> None:

@@ -216,7 +216,7 @@ class Rig:
         self.inbox = ScriptedInbox()
         self.executor = CountingExecutor(self.config.page_size, self.config.schedule is Schedule.OVERLAP)
         self.transfer = ScriptedTransfer(self.executor)
-        self.pages = PageLedger(self.config.kv_tokens // self.config.page_size)
+        self.pages = PageLedger(self.config.pages)
         self.cache = PrefixCache(self.config.page_size, self.pages, self.config.prefix_cache)
         self.book = Book(self.clock, self.config.page_size, self.pages, self.cache, Journal(self.clock))
         self.progress = Progress()

@@ -56,7 +56,7 @@ class RealLoop:
         rank = load_rank(self.config, 0, "", clock, OtherRanks(zmq.Context.instance(), "", self.config.tp))
         self.steps = StepThread(rank.compute_plan, threads=1)
         self.inbox = PolledInbox(self.steps.fileno())
-        pages = PageLedger(self.config.kv_tokens // self.config.page_size)
+        pages = PageLedger(self.config.pages)
         cache = PrefixCache(self.config.page_size, pages)
         self.book = Book(clock, self.config.page_size, pages, cache, Journal(clock))
         self.planner = Planner(self.config, self.book)

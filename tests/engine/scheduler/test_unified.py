@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.config import Role
 from engine.messages import Abort, Delta, Drain, Failure, FinishReason, SamplingParams
+from engine.model.checkpoint import open_checkpoint
 from engine.model.sampling import Fault
+from engine.scheduler.instance import context_length
+from engine.scheduler.rank import kv_layout
 from tests.engine.scheduler.building import Rig, generate
 
 
@@ -61,6 +66,19 @@ def test_the_youngest_is_retracted_and_gets_the_same_tokens() -> None:
     for rid in ("old", "young"):
         assert rig.tokens(rid) == list(range(108, 128))
     assert rig.everything_is_free()
+
+
+def test_the_pool_is_as_large_as_the_limits_say(tiny_model_dir: Path) -> None:
+    """10 tokens in pages of 4 are a pool of 8: the longest request that is let in is served, and the next one too."""
+    rig = Rig(Role.UNIFIED, kv_tokens=10)
+    model = open_checkpoint(tiny_model_dir).config
+    longest = context_length(rig.config, model)
+    assert longest == rig.config.pool_tokens == 8
+    rig.send(generate("longest", prompt=longest, sampling=SamplingParams(max_tokens=0)), generate("next", prompt=1))
+    rig.turn_until_idle()
+    assert [type(answer) for answer in rig.inbox.of("longest")] == [Delta]
+    assert rig.tokens("next") == [101, 102, 103, 104]
+    assert kv_layout(rig.config, model, 1).pages == rig.pages.total
 
 
 def test_the_oldest_is_never_retracted() -> None:
