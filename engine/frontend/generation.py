@@ -140,7 +140,7 @@ class Generation:
         piece = text.take(delta)
         if piece.finish is FinishReason.STOP and delta.finish is None:
             self._client.forget(delta.rid)
-            self._client.abort(delta.rid, "stop string")
+            self._client.abort(delta.rid, "stop string", satisfied=True)
         return piece
 
     def _message(self, index: int, rid: str) -> Generate:

@@ -81,11 +81,14 @@ class SchedulerClient:
         for sequence in sequences:
             self._send(sequence)
 
-    def abort(self, rid: str, reason: str) -> None:
-        """Ask the scheduler to end a sequence, or all of a request_id; the end comes as any other."""
+    def abort(self, rid: str, reason: str, satisfied: bool = False) -> None:
+        """Ask the scheduler to end a sequence, or all of a request_id; the end comes as any other.
+
+        `satisfied`: the client has all it wanted, so nothing failed.
+        """
         # Without a scheduler there is nothing to end.
         with contextlib.suppress(SchedulerSilent):
-            self._send(Abort(rid, reason))
+            self._send(Abort(rid, reason, satisfied))
 
     def drain(self) -> None:
         """Tell the scheduler to take nothing new, finish, and exit. Raises SchedulerSilent without one."""

@@ -97,7 +97,7 @@ class FakeScheduler:
             self.generate(message)
         elif isinstance(message, Abort):
             for rid in [r for r, record in self.live.items() if message.rid in (r, record.request_id)]:
-                self.end(rid, message.reason)
+                self.end(rid, f"satisfied: {message.reason}" if message.satisfied else message.reason)
                 self.send(Batch([Delta(rid=rid, token_ids=[], finish=FinishReason.ABORT)]))
         else:
             self.draining = True

@@ -144,4 +144,4 @@ def test_stop_string_aborts_the_sequence(unified: Instance) -> None:
     """A sequence that goes on behind its stop string is ended in the scheduler."""
     body = {"text": "hello", "sampling_params": knobs(stop=["hell"])}
     assert unified.post("/generate", body, "stall-stop").json()["text"] == ""
-    assert unified.reason("stall-stop") == "stop string"
+    assert unified.reason("stall-stop") == "satisfied: stop string"

@@ -15,6 +15,9 @@ from engine.frontend.tokenizer import load_tokenizer
 from engine.messages import Delta, Failure, FinishReason, Generate, SamplingParams
 
 
+STOP = "hell"
+
+
 class HandClock:
     """A clock that stands until it is moved."""
 
@@ -34,6 +37,7 @@ class RecordingClient:
     def __init__(self) -> None:
         self.live: list[str] = []
         self.aborted: list[tuple[str, str]] = []
+        self.satisfied: list[str] = []
         self.outputs: Outputs = asyncio.Queue()
 
     def submit(self, sequences: list[Generate], outputs: Outputs) -> None:
@@ -45,8 +49,11 @@ class RecordingClient:
     def forget(self, rid: str) -> None:
         self.live.remove(rid)
 
-    def abort(self, rid: str, reason: str) -> None:
-        self.aborted.append((rid, reason))
+    def abort(self, rid: str, reason: str, satisfied: bool = False) -> None:
+        if satisfied:
+            self.satisfied.append(rid)
+        else:
+            self.aborted.append((rid, reason))
 
 
 class Case:
@@ -54,7 +61,7 @@ class Case:
 
     def __init__(self, model: Path) -> None:
         self.client, self.clock = RecordingClient(), HandClock()
-        prompt = Prompt([5], SamplingParams(max_tokens=4))
+        prompt = Prompt([5], SamplingParams(max_tokens=4), (STOP,))
         work = Work("q", [prompt], choices=2, stream=False, rooms=[None, None], received_at=1000.0)
         tokenizer = load_tokenizer(model)
         client = cast(SchedulerClient, self.client)
@@ -133,5 +140,21 @@ def test_ended_sequences_are_not_aborted(tiny_model_dir: Path) -> None:
         assert case.generation.unfinished == []
         case.generation.close("answer ended early")
         assert case.client.aborted == []
+
+    asyncio.run(scenario())
+
+
+def test_a_stop_string_ends_its_sequence_as_satisfied(tiny_model_dir: Path) -> None:
+    """Nothing failed: the scheduler is asked to end that one and no other, and once only."""
+
+    async def scenario() -> None:
+        case = Case(tiny_model_dir)
+        case.say(Delta(rid=case.rids[0], token_ids=load_tokenizer(tiny_model_dir).encode(STOP, add_special=False)))
+        assert (await case.generation.take()).finish is FinishReason.STOP
+        assert (case.client.satisfied, case.client.aborted) == ([case.rids[0]], [])
+        assert case.generation.unfinished == [case.rids[1]]
+        case.client.live.clear()
+        case.generation.close("answer ended early")
+        assert (case.client.satisfied, case.client.aborted) == ([case.rids[0]], [])
 
     asyncio.run(scenario())

@@ -111,12 +111,13 @@ def test_an_abort_frees_everything_at_once() -> None:
 
 
 def test_a_satisfied_abort_is_no_failure() -> None:
-    """A stop string found by the frontend closes the record and answers no error."""
+    """A stop string found by the frontend closes the record, answers no error and is counted as `stop`."""
     rig = Rig(Role.UNIFIED)
     rig.send(generate("a", prompt=5, max_tokens=30))
     rig.send(Abort("a", "stop string", satisfied=True))
     assert rig.everything_is_free()
     assert [r.state for r in rig.book.journal.recent()] == ["closed"]
+    assert rig.book.results == {"stop": 1}
     assert not any(isinstance(item, Failure) for item in rig.inbox.answers)
 
 
