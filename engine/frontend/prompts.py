@@ -45,7 +45,7 @@ async def token_ids(
     add_special: bool = True,
     limits: Limits | None = None,
 ) -> list[int]:
-    """Return the token ids of a prompt; ids are checked against the vocabulary.
+    """Return the token ids of a prompt, given or of its text: all of them are in the model's vocabulary.
 
     With `limits` a text that is much too long is refused by its beginning: else one body of 16 MB would cost
     ten seconds of tokenising. Raises RequestError (400).
@@ -53,6 +53,12 @@ async def token_ids(
     if isinstance(prompt, list):
         check_token_ids(prompt, name, tokenizer.vocab_size)
         return prompt
+    ids = await _encoded(prompt, tokenizer, add_special, limits)
+    check_token_ids(ids, name, tokenizer.vocab_size)
+    return ids
+
+
+async def _encoded(prompt: str, tokenizer: Tokenizer, add_special: bool, limits: Limits | None) -> list[int]:
     if len(prompt) <= LONG_TEXT:
         return tokenizer.encode(prompt, add_special)
     if limits is not None and len(prompt) > limits.context_tokens * CHARACTERS_PER_TOKEN:

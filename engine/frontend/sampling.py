@@ -153,7 +153,7 @@ def check_token_ids(ids: Iterable[int], name: str, vocab_size: int) -> None:
     """Raise RequestError (400) unless every id is in the vocabulary."""
     for token_id in ids:
         if not 0 <= token_id < vocab_size:
-            raise _bad(name, f"token id {token_id} is not in the vocabulary of {vocab_size}")
+            raise _bad(name, f"token id {token_id} is not in the model's vocabulary of {vocab_size}")
 
 
 def _temperature(given: float | None) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import tokenizers
@@ -11,6 +12,8 @@ from engine.frontend.gguf_tokenizer import gguf_template, gguf_tokenizer
 from engine.model.checkpoint import open_checkpoint
 from engine.model.gguf_file import read_gguf_header
 from engine.model.safetensors_dir import read_json
+
+log = logging.getLogger(__name__)
 
 
 class Tokenizer:
@@ -22,14 +25,18 @@ class Tokenizer:
         bos_id: int | None,
         eos_ids: tuple[int, ...],
         chat_template: str | None,
+        embeddings: int,
     ) -> None:
+        """`embeddings`: ids that the model can be given."""
         self._backend = backend
         self.bos_id = bos_id
         self.eos_ids = eos_ids
         self.chat_template = chat_template
         """Jinja source, or None when the model has none."""
-        self.vocab_size = backend.get_vocab_size(with_added_tokens=True)
-        """Token ids are below this."""
+        self.size = 1 + max(backend.get_vocab(with_added_tokens=True).values())
+        """The ids of the tokenizer are below this; an added word may be one that the model was never given."""
+        self.vocab_size = min(self.size, embeddings)
+        """The ids of a request must be below this: those that the model has, too."""
         self.is_byte_level = isinstance(backend.decoder, tokenizers.decoders.ByteLevel)
         """Each token is a fixed sequence of bytes: `token_bytes` may be used."""
         added = backend.get_added_tokens_decoder()
@@ -87,7 +94,13 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
             backend, template = gguf_tokenizer(header), gguf_template(header)
     except CheckpointError as error:
         raise CheckpointError(f"cannot load the tokenizer of {path}: {error}") from None
-    return Tokenizer(backend, config.bos_id, config.eos_ids, template)
+    tokenizer = Tokenizer(backend, config.bos_id, config.eos_ids, template, config.vocab)
+    if tokenizer.size > config.vocab:
+        log.warning(
+            "the tokenizer of %s has ids up to %d, the model only below %d: texts that need the others are refused",
+            path, tokenizer.size - 1, config.vocab,
+        )  # fmt: skip
+    return tokenizer
 
 
 def _from_directory(path: Path) -> tokenizers.Tokenizer:

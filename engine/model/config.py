@@ -68,6 +68,9 @@ def check_config(config: ModelConfig) -> ModelConfig:
     for name in ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "context_length"):
         if getattr(config, name) < 1:
             raise CheckpointError(f"the model's {name} is {getattr(config, name)}; it must be positive")
+    for token_id in config.eos_ids:
+        if not 0 <= token_id < config.vocab:
+            raise CheckpointError(f"the end token {token_id} is not in the vocabulary of {config.vocab}")
     if config.heads % config.kv_heads:
         raise CheckpointError(f"{config.heads} query heads cannot be shared by {config.kv_heads} KV heads")
     if config.head_dim % 2:

@@ -112,4 +112,4 @@ def _flight_recorder(config: EngineConfig, number: int, clock: Clock) -> FlightR
 
 def _token_table(path: str, model: ModelConfig) -> LLTokenizer:
     tokenizer = load_tokenizer(path)
-    return token_table(tokenizer.to_json(), max(model.vocab, tokenizer.vocab_size), model.eos_ids)
+    return token_table(tokenizer.to_json(), max(model.vocab, tokenizer.size), model.eos_ids)

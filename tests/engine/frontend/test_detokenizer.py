@@ -31,7 +31,7 @@ def sentencepiece() -> Tokenizer:
         [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
     )
     backend.add_special_tokens([AddedToken("</s>", special=True)])
-    return Tokenizer(backend, None, (260,), None)
+    return Tokenizer(backend, None, (260,), None, 261)
 
 
 def streamed(tokenizer: Tokenizer, ids: list[int]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -11,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.errors import CheckpointError
+from engine.errors import CheckpointError, RequestError
+from engine.frontend.prompts import LONG_TEXT, token_ids
 from engine.frontend.tokenizer import Tokenizer, load_tokenizer
 from tests.tiny_gguf import write_tiny_gguf
 from tests.tiny_model import CHAT_TEMPLATE, write_tiny_model
@@ -73,6 +75,35 @@ def test_special_tokens_are_skipped_or_shown(tiny: Tokenizer) -> None:
     assert tiny.token_text(2) == "<|im_end|>"
     assert tiny.is_special(2)
     assert not tiny.is_special(261)
+
+
+def with_added_word(folder: Path, token_id: int) -> Path:
+    """Write a checkpoint whose tokenizer has a word <tool> that its model, of 264 ids, may lack."""
+    write_tiny_model(folder)
+    content = json.loads((folder / "tokenizer.json").read_text())
+    content["added_tokens"].append(content["added_tokens"][0] | {"id": token_id, "content": "<tool>"})
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    return folder
+
+
+def test_ids_that_the_model_lacks_are_told_and_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its embeddings would be read beyond their end: a warning at the start, a 400 for who needs one."""
+    tokenizer = load_tokenizer(with_added_word(tmp_path / "m", 264))
+    assert (tokenizer.size, tokenizer.vocab_size) == (265, 264)
+    assert "has ids up to 264, the model only below 264" in caplog.text
+    assert asyncio.run(token_ids("hello", tokenizer, "text")) == [261, 114]
+    for prompt in ("hello <tool>", "hello <tool>" + "x" * LONG_TEXT, [5, 264]):
+        with pytest.raises(RequestError, match=r"text: token id 264 is not in the model's vocabulary of 264") as caught:
+            asyncio.run(token_ids(prompt, tokenizer, "text"))
+        assert caught.value.status == 400
+
+
+def test_a_tokenizer_within_the_model_is_not_warned_of(
+    tiny_model_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The usual case says nothing."""
+    load_tokenizer(tiny_model_dir)
+    assert caplog.text == ""
 
 
 def test_unknown_ids_are_nothing(tiny: Tokenizer) -> None:

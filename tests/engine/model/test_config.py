@@ -67,6 +67,8 @@ def test_tensor_shapes_are_those_of_the_file() -> None:
         ({"head_dim": 7}, "even"),
         ({"rms_norm_eps": 0}, "rms_eps"),
         ({"eos_token_id": "</s>"}, "eos_token_id"),
+        ({"eos_token_id": 264}, "token 264 is not in the vocabulary of 264"),
+        ({"eos_token_id": [2, -1]}, "token -1 is not in the vocabulary"),
     ],
 )
 def test_what_cannot_be_computed_is_refused(change: dict[str, object], word: str) -> None:
