@@ -3,8 +3,8 @@
 Decode sends CANARY with a nonce. Every rank of prefill fills its canary page with it, then CANARY_READY comes. Each
 rank of decode READs the page into its own, by the threads, agents, descriptors and checksums that rooms use; the sums
 are those that decode itself works out for the nonce. Rank 0 also compares every byte. CANARY_READ tells prefill. The
-pages lie in the registered pools, behind those of the ledger. One canary at a time on each side; its cost is one page,
-1-3 ms each 10 s.
+pages lie in the registered pools, behind those of the ledger. One canary at a time on each side: a decode whose CANARY
+comes while another one has the page asks again. Its cost is one page, 1-3 ms each 10 s.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from engine.observe.records import PeerTransfer
 
 STALE_S = 30.0
 LIMIT_S = 5.0
-"""A canary that has not ended by then has failed; it is waited for all the same before the next."""
+"""A READ that has not ended by then has failed; it is waited for all the same before the next."""
+ASK_EVERY_S = 1.0
+ANSWER_LIMIT_S = LIMIT_S + 2 * ASK_EVERY_S
+"""A prefill that has not answered by then does not. A decode that dies with the page keeps it for LIMIT_S."""
 NONCE_BYTES = 16
 OTHER_BYTES = "the page that was read holds other bytes than prefill wrote"
 

@@ -21,7 +21,9 @@ from engine.transfer.protocol.frames import Canary, CanaryRead, CanaryReady, Fra
 class _Running:
     link: Link
     nonce: bytes
-    asked_at: float
+    since: float
+    """When it was first asked for or, once its READs are posted, when they were."""
+    ask_at: float
     is_posted: bool = False
     lanes: int = 0
     """READs that have not ended."""
@@ -54,22 +56,34 @@ class CanaryReader:
 
     def tick(self, links: list[Link], now: float) -> None:
         """Give up what takes too long, and begin the next one that is due."""
-        running = self._running
-        if running is not None:
-            if not running.is_late and now - running.asked_at > canary.LIMIT_S:
-                running.is_late = True
-                missing = "the READ does not end" if running.is_posted else "no answer to CANARY"
-                self._ended(running, f"{missing} ({canary.LIMIT_S:g} s)")
-            if running.is_late and not running.is_posted:
-                self._running = None
+        if self._running is not None:
+            self._go_on(self._running, now)
             return
         for link in links if self._every_s else ():
             is_usable = link.phase is LinkPhase.UP and link.refused is None
             if is_usable and now >= link.next_canary:
                 link.next_canary = now + self._every_s
-                self._running = _Running(link, secrets.token_bytes(canary.NONCE_BYTES), now)
-                self._send(link, Canary(self._running.nonce))
+                self._running = _Running(link, secrets.token_bytes(canary.NONCE_BYTES), now, now)
+                self._go_on(self._running, now)
                 return
+
+    def _go_on(self, running: _Running, now: float) -> None:
+        """Ask again until the page is there, since another decode may have it; give up what takes too long."""
+        if not running.is_posted and running.link.phase is not LinkPhase.UP:
+            self._running = None
+            return
+        limit = canary.LIMIT_S if running.is_posted else canary.ANSWER_LIMIT_S
+        if not running.is_late and now - running.since > limit:
+            running.is_late = True
+            missing = "the READ does not end" if running.is_posted else "no answer to CANARY"
+            self._ended(running, f"{missing} ({limit:g} s)")
+        if running.is_posted:
+            return
+        if running.is_late:
+            self._running = None
+        elif now >= running.ask_at:
+            running.ask_at = now + canary.ASK_EVERY_S
+            self._send(running.link, Canary(running.nonce))
 
     def ready(self, link: Link, ready: CanaryReady) -> None:
         """Read the page over every lane; an answer to an older nonce is ignored."""
@@ -80,7 +94,7 @@ class CanaryReader:
             self._ended(running, f"prefill named page {ready.page}, which is not in its pool")
             self._running = None
             return
-        running.is_posted, running.lanes = True, len(link.lanes)
+        running.is_posted, running.since, running.lanes = True, self._clock.monotonic(), len(link.lanes)
         for lane in link.lanes:
             sums = canary_page.expected_checksums(self._pages.layout, ready.nonce, lane.heads.count)
             order = PostRead(lane.key, self._rid(link), 0, (ready.page,), (self._page,), sums)

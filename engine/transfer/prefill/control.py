@@ -173,7 +173,7 @@ class PrefillControl(ControlLoop[PrefillItem]):
     def _lose(self, peer: DecodePeer, reason: FailReason, detail: str) -> None:
         self.peers.forget(peer)
         if self.canary is not None:
-            self.canary.results.pop(peer.routing_id, None)
+            self.canary.lost(peer)
         for room in self._rooms_of(peer):
             self.steps.apply(room, PrefillEvent.PEER_GONE, reason, detail)
 
@@ -217,7 +217,8 @@ class PrefillControl(ControlLoop[PrefillItem]):
             case frames.Nack():
                 self._nacked(peer, frame)
             case frames.Canary() if self.canary is not None:
-                self.canary.asked(peer, frame)
+                if (ready := self.canary.asked(peer, frame)) is not None:
+                    self.peers.send(peer, ready)
             case frames.CanaryRead() if self.canary is not None:
                 self.canary.told(peer, frame)
             case _:

@@ -14,7 +14,6 @@ from engine.frontend.scheduler_client import Outputs, SchedulerClient
 from engine.frontend.tokenizer import load_tokenizer
 from engine.messages import Delta, Failure, FinishReason, Generate, SamplingParams
 
-
 STOP = "hell"
 
 

@@ -98,9 +98,7 @@ def test_ids_that_the_model_lacks_are_told_and_refused(tmp_path: Path, caplog: p
         assert caught.value.status == 400
 
 
-def test_a_tokenizer_within_the_model_is_not_warned_of(
-    tiny_model_dir: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_tokenizer_within_the_model_is_not_warned_of(tiny_model_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The usual case says nothing."""
     load_tokenizer(tiny_model_dir)
     assert caplog.text == ""
