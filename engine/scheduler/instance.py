@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from engine import PROTOCOL_VERSION
 from engine.clock import SystemClock
 from engine.config import EngineConfig, Role
 from engine.kvcache.pages import PageLedger
@@ -27,6 +26,7 @@ from engine.scheduler.rank_links import Context, OtherRanks
 from engine.scheduler.recheck import PromptRecheck
 from engine.scheduler.roles import Decode, Prefill, RoleBehaviour, Unified
 from engine.transfer.interface import Reader, Source
+from engine.transfer.protocol.contract import contract_of, pools_of
 
 if TYPE_CHECKING:
     from engine.failpoints import Failpoints
@@ -46,7 +46,9 @@ class Instance:
         self._others = OtherRanks(context, run_dir, config.tp)
         rank = load_rank(config, 0, run_dir, self._clock, self._others)
         checkpoint = rank.checkpoint
-        self._contract = contract(config, checkpoint.config, checkpoint.fingerprint())
+        self._ranks = instance_ranks(config, checkpoint.config, run_dir)
+        pools = pools_of(rank.pool.layout, self._ranks.kv_heads)
+        self._contract = contract_of(checkpoint.fingerprint(), config.checksums, pools)
         self._context_length = context_length(config, checkpoint.config)
         self._supervisor = Supervisor()
         self._progress = Progress(last_turn=self._clock.monotonic())
@@ -137,8 +139,9 @@ class Instance:
         from engine.transfer.decode.reader import DecodeReader
         from engine.transfer.prefill.source import PrefillSource
 
-        ranks = instance_ranks(self._config, rank.checkpoint.config, self._run_dir)
-        arguments = (self._config, rank.pool, self._contract, self._clock, self._book.journal, self._supervisor, ranks)
+        arguments = (
+            self._config, rank.pool, self._contract, self._clock, self._book.journal, self._supervisor, self._ranks,
+        )  # fmt: skip
         if self._config.role is Role.PREFILL:
             source: Source = PrefillSource(*arguments)
             return Prefill(self._book, source)
@@ -154,17 +157,3 @@ def context_length(config: EngineConfig, model: ModelConfig) -> int:
     if config.max_context is not None:
         limits.append(config.max_context)
     return min(limits)
-
-
-def contract(config: EngineConfig, model: ModelConfig, fingerprint: str) -> dict[str, str]:
-    """Return what both sides of a transfer must agree on (invariant 9)."""
-    return {
-        "protocol": str(PROTOCOL_VERSION),
-        "model": fingerprint,
-        "dtype": config.dtype,
-        "page_size": str(config.page_size),
-        "layout": "layer,kv,head,page,slot,dim",
-        "layers": str(model.layers),
-        "kv_heads": str(model.kv_heads),
-        "head_dim": str(model.head_dim),
-    }

@@ -30,7 +30,7 @@ _LEDGER = (
 _ENGINE = (
     "ok problems incarnation loop_age_s threads refused_peers reason phase state rooms now room peer "
     "peer_incarnation bootstrap_room request_id rid prompt_tokens output_tokens kv_bytes chunks_read "
-    "checksum transfer_s received paired computed offered landed first_token last_token closed failed "
+    "checksum checksums transfer_s received paired computed offered landed first_token last_token closed failed "
     "queues oldest_age_s total free cached held reading fencing pinned balanced served_model_name "
     "max_model_len object data id created owned_by root page_size dtype layers kv_heads head_dim layout "
     "protocol contract chunk_tokens disaggregation_mode disaggregation_bootstrap_port tp_size dp_size "

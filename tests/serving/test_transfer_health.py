@@ -23,6 +23,14 @@ def test_a_canary_travels_between_engines(tiny_model_dir: Path, tmp_path: Path) 
         assert sides.is_idle()
 
 
+def test_checksums_on_one_side_only_are_refused(tiny_model_dir: Path, tmp_path: Path) -> None:
+    """Not every request failed, with both sides well."""
+    with pair(tiny_model_dir, tmp_path, prefill_flags=("--no-checksums",)) as sides:
+        for process in (sides.prefill, sides.decode):
+            refused = until(lambda p=process: p.get("/health")["refused_peers"], 10, "the mismatch noticed")
+            assert "checksums: here 'o" in next(iter(refused.values()))
+
+
 def test_a_mismatch_is_named_on_both_sides_and_fails_neither(tiny_model_dir: Path, tmp_path: Path) -> None:
     """Another page size on decode: both health bodies name field and values with 200, and requests get an error."""
     bootstrap = free_port()

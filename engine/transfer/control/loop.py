@@ -28,7 +28,7 @@ from engine.transfer.data.rank_link import InstanceRanks
 from engine.transfer.inbox import Inbox
 from engine.transfer.interface import Event, FailReason
 from engine.transfer.protocol.clocks import HEARTBEAT_S, OWN_PAUSE_S, PeerPulse
-from engine.transfer.protocol.contract import full_contract, pools_of
+from engine.transfer.protocol.contract import pools_of
 from engine.transfer.protocol.frames import End, Envelope, Frame, Heartbeat, Hello, Refused, encode, kind_of
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class ControlLoop(ABC, Generic[Item]):
         self.closed = ThreadEvent()
         self.config = config
         self.key = ControlKey.of(config.control_key)
-        self.contract = full_contract(contract, self.ranks)
+        self.contract = contract
         self.page_size = layout.page_size
         self.clock = clock
         self.journal = journal

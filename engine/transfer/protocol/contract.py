@@ -49,20 +49,23 @@ def layout_of(geometry: Geometry) -> KVLayout:
     )
 
 
-def full_contract(contract: dict[str, str], ranks: Sequence[RankPool]) -> dict[str, str]:
-    """Return the contract with the fields that this package itself depends on added.
+def contract_of(model: str, checksums: bool, ranks: Sequence[RankPool]) -> dict[str, str]:
+    """Return what both sides must say alike; `model` is the checkpoint's fingerprint, `ranks` are the own pools.
 
-    The number of ranks, and of pages, may differ between the sides and are left out; see `ranks_mismatch`.
+    The number of ranks, and of pages, may differ between the sides and are left out; see `ranks_mismatch`. Checksums
+    are in it, since a decode that verifies can use no chunk of a prefill that sums none.
     """
     geometry = ranks[0].geometry
-    return contract | {
+    return {
         "protocol": str(PROTOCOL_VERSION),
-        "kv.layout": "layer,kv,head,page,slot,dim",
-        "kv.layers": str(geometry.layers),
-        "kv.heads": str(len({head for rank in ranks for head in rank.kv_heads})),
-        "kv.page_size": str(geometry.page_size),
-        "kv.head_dim": str(geometry.head_dim),
-        "kv.dtype": f"{geometry.dtype}/{geometry.item_bytes}",
+        "model": model,
+        "dtype": geometry.dtype,
+        "page_size": str(geometry.page_size),
+        "layout": "layer,kv,head,page,slot,dim",
+        "layers": str(geometry.layers),
+        "kv_heads": str(len({head for rank in ranks for head in rank.kv_heads})),
+        "head_dim": str(geometry.head_dim),
+        "checksums": "on" if checksums else "off",
     }
 
 

@@ -10,7 +10,7 @@ from engine.kvcache.pool import KVLayout, KVPool
 from engine.parallel.deal import split
 from engine.transfer.data.checksums import differing_page, page_checksums, sums_of_heads
 from engine.transfer.data.runs import Place, descriptors, merge
-from engine.transfer.protocol.contract import full_contract, mismatch, pools_of, ranks_mismatch
+from engine.transfer.protocol.contract import contract_of, mismatch, pools_of, ranks_mismatch
 from engine.transfer.protocol.head_runs import HeadRun, absent_heads, head_runs
 
 LAYOUT = KVLayout(layers=2, kv_heads=1, pages=6, page_size=2, head_dim=2, dtype="float32", item_bytes=4)
@@ -116,6 +116,6 @@ def test_a_side_without_ranks_is_refused() -> None:
 def test_another_number_of_ranks_is_no_mismatch() -> None:
     """Another number of heads in all is one."""
     one, two, fewer = (pools_of(LAYOUT, heads) for heads in ([range(3)], [range(2), range(2, 3)], [range(2)]))
-    assert mismatch(full_contract({}, one), full_contract({}, two)) is None
+    assert mismatch(contract_of("m", True, one), contract_of("m", True, two)) is None
     assert ranks_mismatch(one, two) is None
-    assert mismatch(full_contract({}, one), full_contract({}, fewer)) == "kv.heads: here '3', peer '2'"
+    assert mismatch(contract_of("m", True, one), contract_of("m", True, fewer)) == "kv_heads: here '3', peer '2'"

@@ -15,7 +15,7 @@ from engine.transfer.data.checksums import differing_page, page_checksums
 from engine.transfer.data.runs import Place, Run, descriptors, merge
 from engine.transfer.protocol import frames
 from engine.transfer.protocol.clocks import RESEND_S, PeerPulse
-from engine.transfer.protocol.contract import full_contract, mismatch, pools_of
+from engine.transfer.protocol.contract import contract_of, mismatch, pools_of
 from engine.transfer.protocol.head_runs import head_runs
 from engine.transfer.protocol.outbox import Outbox
 
@@ -85,13 +85,20 @@ def test_mismatch_names_field_and_both_values() -> None:
 
 
 def test_page_size_is_part_of_the_contract() -> None:
-    """Pools that are cut differently do not fit, though nobody put it into the contract; pages may differ."""
+    """Pools that are cut differently do not fit; their numbers of pages may differ."""
     ours, more_pages, other_size = (
-        full_contract({}, pools_of(KVLayout(2, 3, pages, page_size, 2, "float32", 4), [range(3)]))
+        contract_of("m", True, pools_of(KVLayout(2, 3, pages, page_size, 2, "float32", 4), [range(3)]))
         for pages, page_size in ((8, 4), (9, 4), (8, 2))
     )
     assert mismatch(ours, more_pages) is None
-    assert mismatch(ours, other_size) == "kv.page_size: here '4', peer '2'"
+    assert mismatch(ours, other_size) == "page_size: here '4', peer '2'"
+
+
+def test_checksums_are_part_of_the_contract() -> None:
+    """A decode that verifies can use no chunk of a prefill that sums none: refused, not failed request by request."""
+    pools = pools_of(KVLayout(2, 3, 8, 4, 2, "float32", 4), [range(3)])
+    decode, prefill = contract_of("m", True, pools), contract_of("m", False, pools)
+    assert mismatch(decode, prefill) == "checksums: here 'on', peer 'off'"
 
 
 def test_silence_needs_more_than_the_limit() -> None:

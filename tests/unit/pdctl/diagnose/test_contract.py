@@ -13,7 +13,15 @@ from tests.unit.pdctl.diagnose.incident import HEALTHY_GET, report
 from tests.unit.pdctl.diagnose.test_own_engine import PAIR, found, health
 
 PROBE = '[[probe]]\nat = 2026-06-19T14:29:30Z\nvia = "p/d"\ntook_ms = 30\nstatus = 503\n'
-CONTRACT = {"dtype": "float32", "layers": "30", "layout": "layer,kv", "model": "a1", "page_size": "16", "protocol": "2"}
+CONTRACT = {
+    "dtype": "float32",
+    "layers": "30",
+    "layout": "layer,kv",
+    "model": "a1",
+    "page_size": "16",
+    "protocol": "2",
+    "checksums": "on",
+}
 
 
 def server_info(**other: str) -> str:
@@ -53,6 +61,7 @@ def test_a_peer_that_is_refused_for_a_field(why: str, code: str) -> None:
     [
         ("page_size", "32", "PD0201"),
         ("layers", "24", "PD0201"),
+        ("checksums", "off", "PD0201"),
         ("dtype", "bfloat16", "PD0202"),
         ("model", "b2", "PD0205"),
         ("protocol", "1", "PD0205"),
