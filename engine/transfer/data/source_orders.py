@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import msgspec
 
 from engine.transfer.interface import FirstToken
+from engine.transfer.protocol.frames import MAX_FRAME_BYTES
+
+READY_BYTES = MAX_FRAME_BYTES // 4
+"""What the pages of one READY may take on the wire; 7,000 of them with 8 heads."""
+PAGE_NUMBER_BYTES = 5
+CHECKSUM_BYTES = 4
+"""Of a page and head."""
 
 
 class Chunk(msgspec.Struct, frozen=True, tag="chunk"):
@@ -14,6 +23,17 @@ class Chunk(msgspec.Struct, frozen=True, tag="chunk"):
     first_page: int
     pages: tuple[int, ...]
     first: FirstToken | None
+
+
+def chunks_of(rid: str, first_page: int, pages: Sequence[int], first: FirstToken | None, heads: int) -> Iterator[Chunk]:
+    """Yield what the loop reported in chunks whose READY fits into a frame; the first token comes with the last.
+
+    `heads`: of all ranks together, each sums those that it holds. A prompt found in the prefix cache comes at once.
+    """
+    most = max(1, READY_BYTES // (PAGE_NUMBER_BYTES + CHECKSUM_BYTES * heads))
+    for start in range(0, max(len(pages), 1), most):
+        is_last = start + most >= len(pages)
+        yield Chunk(rid, first_page + start, tuple(pages[start : start + most]), first if is_last else None)
 
 
 class Stir(msgspec.Struct, frozen=True, tag="stir"):

@@ -11,7 +11,7 @@ from engine.observe.journal import Journal
 from engine.observe.records import PeerTransfer, RoomRecord, Sample
 from engine.observe.threads import Supervisor
 from engine.transfer.data.rank_link import InstanceRanks
-from engine.transfer.data.source_orders import Chunk
+from engine.transfer.data.source_orders import chunks_of
 from engine.transfer.data.source_worker import NO_PLANE, SourceWorker, source_agent_name
 from engine.transfer.facade import TransferFacade, prompt_hash
 from engine.transfer.interface import FailReason, FirstToken
@@ -44,6 +44,7 @@ class PrefillSource(TransferFacade):
         )
         own = self._worker.orders.put
         self._control = PrefillControl(config, contract, pool.layout, ranks, clock, journal, stopping, own)
+        self._heads = sum(len(heads) for heads in ranks.kv_heads)
         self._agent_name = source_agent_name(config, 0)
         super().__init__(self._control, supervisor, stopping)
 
@@ -77,7 +78,8 @@ class PrefillSource(TransferFacade):
 
     def ready(self, rid: str, first_page: int, pages: list[int], first: FirstToken | None) -> None:
         """Pages `first_page..` of the prompt are computed on every rank, in pool pages `pages`; see the interface."""
-        self._control.inbox.put(Chunk(rid, first_page, tuple(pages), first))
+        for chunk in chunks_of(rid, first_page, pages, first, self._heads):
+            self._control.inbox.put(chunk)
 
     def fail(self, rid: str, reason: FailReason, detail: str) -> None:
         """Ask to end a room; `Failed` follows, or `Committed` when that was decided before."""

@@ -35,7 +35,7 @@ from engine import PROTOCOL_VERSION
 from engine.transfer.interface import FirstToken
 
 MAX_FRAME_BYTES = 1 << 20
-"""Longer frames are refused by the socket and by `decode`. A READY of 4,096 pages with 8 heads is 150 kB."""
+"""Longer frames are refused by the socket, which breaks the connection, and by `decode`; so READYs are cut."""
 
 
 class Kind(StrEnum):

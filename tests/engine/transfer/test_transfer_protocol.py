@@ -7,6 +7,7 @@ from conftest import Pair, pair_up
 from transfer_sides import LAST_TOKEN, PAGE_BYTES, PROMPT, SOURCE, TARGET, TOKEN, Decode, Prefill, eventually
 
 from engine.observe.records import Stage
+from engine.transfer.data import source_orders
 from engine.transfer.interface import Committed, Failed, FailReason, Fenced, Landed, Paired, WantPages
 
 
@@ -29,6 +30,23 @@ def test_pages_land_byte_for_byte_in_chunks(pair: Pair, rid: str, room: int) -> 
     assert (record.state, record.kv_bytes, record.peer) == ("landed", 4 * PAGE_BYTES, "prefill-0")
     assert {Stage.PAIRED, Stage.READING, Stage.LANDED} <= record.at.keys()
     assert pair.prefill.records[rid].peer_incarnation == pair.decode.config.incarnation
+
+
+def test_what_is_too_much_for_a_frame_goes_in_several(
+    pair: Pair, rid: str, room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A whole prompt from the prefix cache, at once: READYs of two pages, the token with the last."""
+    monkeypatch.setattr(source_orders, "READY_BYTES", 30)
+    pair_up(pair, rid, room)
+    pair.prefill.fill(SOURCE, seed=room)
+    sent = pair.prefill.transfer._control.counters.frames
+    before = sent["ready", "out"]
+    pair.prefill.transfer.ready(rid, 0, SOURCE, TOKEN)
+    pair.decode.await_event(WantPages, rid)
+    pair.decode.transfer.grant(rid, TARGET)
+    assert pair.decode.await_event(Landed, rid).first == TOKEN
+    assert pair.decode.holds(TARGET, seed=room)
+    assert sent["ready", "out"] - before >= 2
 
 
 def test_the_offer_may_come_before_the_leg(pair: Pair, rid: str, room: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from itertools import accumulate
 
 import numpy as np
 import pytest
@@ -10,12 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.kvcache.pool import KVLayout, KVPool
+from engine.messages import TokenLogprob
 from engine.transfer.control.registry import RegistryRecord, parse
 from engine.transfer.data.checksums import differing_page, page_checksums
 from engine.transfer.data.runs import Place, Run, descriptors, merge
+from engine.transfer.data.source_orders import chunks_of
+from engine.transfer.interface import FirstToken
 from engine.transfer.protocol import frames
 from engine.transfer.protocol.clocks import RESEND_S, PeerPulse
 from engine.transfer.protocol.contract import contract_of, mismatch, pools_of
+from engine.transfer.protocol.frames import MAX_FRAME_BYTES, Envelope, Ready, encode
 from engine.transfer.protocol.head_runs import head_runs
 from engine.transfer.protocol.outbox import Outbox
 
@@ -147,6 +152,22 @@ def test_chunks_are_answered_one_by_one() -> None:
         outbox.add(chunk, now=0.0)
     outbox.answer((3, "ready", 0))
     assert outbox.due(9.0) == [chunks[1]]
+
+
+@pytest.mark.parametrize("heads", [1, 8, 512])
+@pytest.mark.parametrize("count", [1, 100_000])
+def test_the_ready_of_any_prompt_fits_into_frames(heads: int, count: int) -> None:
+    """Pages come in order, each once; one frame that is too long would break the link, and again at each retry."""
+    token = FirstToken(7, TokenLogprob(7, -1.5, [(2**31 - at, -1.5) for at in range(20)]), "stop", 2**31)
+    pages = [2**31 - 1 - at for at in range(count)]
+    chunks = list(chunks_of("r", 3, pages, token, heads))
+    assert [page for chunk in chunks for page in chunk.pages] == pages
+    assert [chunk.first_page for chunk in chunks] == list(accumulate((len(c.pages) for c in chunks[:-1]), initial=3))
+    assert [chunk.first for chunk in chunks] == [None] * (len(chunks) - 1) + [token]
+    for chunk in chunks[:2] + chunks[-1:]:
+        sums = [bytes(4 * len(chunk.pages))] * heads
+        ready = Ready(2**63 - 1, chunk.first_page, list(chunk.pages), sums, last=True, first_token=chunk.first)
+        assert len(encode(Envelope("s" * 32, "d" * 32, 0, ready))) < MAX_FRAME_BYTES / 2
 
 
 def test_registry_record_survives_json() -> None:
