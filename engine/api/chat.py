@@ -208,5 +208,4 @@ def _token_record(record: TokenLogprob, tokenizer: Tokenizer) -> TokenRecord:
 
 
 def _top_token(token_id: int, logprob: float, tokenizer: Tokenizer) -> TopToken:
-    text = tokenizer.token_text(token_id)
-    return TopToken(text, logprob, list(text.encode()))
+    return TopToken(tokenizer.token_text(token_id), logprob, list(tokenizer.utf8(token_id)))

@@ -17,6 +17,7 @@ from engine.api.service import Service, service_of
 from engine.config import Role
 from engine.errors import RequestError
 from engine.frontend.bodies import CompletionBody, read_body
+from engine.frontend.detokenizer import Detokenizer
 from engine.frontend.generation import Prompt, Work
 from engine.frontend.grammars import grammar_of_format
 from engine.frontend.prompts import split_prompts, token_ids
@@ -115,8 +116,7 @@ class CompletionDialect:
         self._id = f"cmpl-{work.request_id}"
         self._created = int(work.received_at)
         self._model = service.config.served_name
-        self._offsets = [0] * work.sequences
-        """Characters of each choice's text that have been told by `text_offset`."""
+        self._answers = [_Characters(self._tokenizer) for _ in range(work.sequences)]
         self._begun: set[int] = set()
 
     def opening(self) -> Iterable[object]:
@@ -148,31 +148,54 @@ class CompletionDialect:
         return CompletionChoice(
             index=index,
             text=prompt_text + "".join(piece.text for piece in pieces),
-            logprobs=self._choice_logprobs(index, pieces, prompt_ids if echo else []) if self._logprobs else None,
+            logprobs=self._choice_logprobs(index, pieces, prompt_text, echo) if self._logprobs else None,
             finish_reason=pieces[-1].finish,
             matched_stop=pieces[-1].matched,
         )
 
-    def _choice_logprobs(self, index: int, pieces: list[Piece], prompt_ids: list[int]) -> CompletionLogprobs:
-        records = [record for piece in pieces for record in piece.prompt_logprobs or ()] if prompt_ids else []
-        ids = prompt_ids[: len(records)] + [i for piece in pieces for i in piece.token_ids]
-        records += [record for piece in pieces for record in piece.logprobs or ()]
-        tokens = [self._tokenizer.token_text(token_id) for token_id in ids[: len(records)]]
-        offsets = []
-        for token in tokens:
-            offsets.append(self._offsets[index])
-            self._offsets[index] += len(token)
-        values = [None if record is None else record.logprob for record in records]
-        return CompletionLogprobs(tokens, values, [_top(record, self._tokenizer) for record in records], offsets)
+    def _choice_logprobs(self, index: int, pieces: list[Piece], prompt_text: str, echo: bool) -> CompletionLogprobs:
+        records = [record for piece in pieces for record in piece.prompt_logprobs or ()] if echo else []
+        ids = self._work.prompt_of(index).token_ids[: len(records)]
+        offsets = _Characters(self._tokenizer).before_each(ids)
+        answer = self._answers[index]
+        answer.count += len(prompt_text)
+        said = [record for piece in pieces for record in piece.logprobs or ()]
+        output_ids = [token_id for piece in pieces for token_id in piece.token_ids][: len(said)]
+        offsets += answer.before_each(output_ids)
+        records += said
+        return CompletionLogprobs(
+            tokens=[self._tokenizer.token_name(token_id) for token_id in ids + output_ids],
+            token_logprobs=[None if record is None else record.logprob for record in records],
+            top_logprobs=[_top(record, self._tokenizer) for record in records],
+            text_offset=offsets,
+        )
 
     def _answer(self, choices: list[CompletionChoice], usage: Usage | None = None) -> CompletionAnswer:
         return CompletionAnswer(id=self._id, created=self._created, model=self._model, choices=choices, usage=usage)
 
 
+class _Characters:
+    """Where in a text its tokens begin: tokens that make one character together begin at the same place."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.count = 0
+        """Characters so far."""
+        self._detokenizer = Detokenizer(tokenizer)
+
+    def before_each(self, ids: list[int]) -> list[int]:
+        """Take the next tokens; return how many characters stand before each."""
+        offsets = []
+        for token_id in ids:
+            offsets.append(self.count)
+            self.count += len(self._detokenizer.push([token_id]))
+        return offsets
+
+
 def _top(record: TokenLogprob | None, tokenizer: Tokenizer) -> dict[str, float] | None:
-    """Return the alternatives by their text; the token itself is always among them (OpenAI)."""
+    """Return the alternatives by name, best first; the token itself is always among them (OpenAI)."""
     if record is None:
         return None
-    top = {tokenizer.token_text(token_id): logprob for token_id, logprob in record.top}
-    top.setdefault(tokenizer.token_text(record.token_id), record.logprob)
+    top: dict[str, float] = {}
+    for token_id, logprob in (*record.top, (record.token_id, record.logprob)):
+        top.setdefault(tokenizer.token_name(token_id), logprob)
     return top

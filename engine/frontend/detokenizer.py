@@ -6,9 +6,7 @@ import codecs
 from collections.abc import Sequence
 from typing import Protocol
 
-from engine.frontend.tokenizer import Tokenizer
-
-REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+from engine.frontend.tokenizer import REPLACEMENT, Tokenizer
 
 
 class Detokenizer:

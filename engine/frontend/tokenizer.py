@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 
 import tokenizers
@@ -14,6 +15,10 @@ from engine.model.gguf_file import read_gguf_header
 from engine.model.safetensors_dir import read_json
 
 log = logging.getLogger(__name__)
+
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
+"""How SentencePiece writes a token that is one byte."""
 
 
 class Tokenizer:
@@ -62,6 +67,23 @@ class Tokenizer:
     def token_text(self, token_id: int) -> str:
         """Return what one token adds to a text, special tokens by their name."""
         return self.decode([token_id], skip_special=False)
+
+    def token_name(self, token_id: int) -> str:
+        """Return the text, or `bytes:\\xe2\\x82` (OpenAI) of what is only a part of a character."""
+        raw = self.utf8(token_id)
+        try:
+            raw.decode()
+        except UnicodeDecodeError:
+            return "bytes:" + "".join(f"\\x{byte:02x}" for byte in raw)
+        return self.token_text(token_id)
+
+    def utf8(self, token_id: int) -> bytes:
+        """Return the bytes that one token adds to a text, also where they are only a part of a character."""
+        if self.is_byte_level:
+            return self.token_bytes(token_id)
+        text = self.token_text(token_id)
+        byte = BYTE_TOKEN.fullmatch(self._backend.id_to_token(token_id) or "")
+        return bytes.fromhex(byte[1]) if byte and REPLACEMENT in text else text.encode()
 
     def is_special(self, token_id: int) -> bool:
         """Return whether the token is a marker rather than text."""

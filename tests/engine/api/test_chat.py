@@ -92,3 +92,11 @@ def test_logprobs_have_text_and_bytes(unified: Instance) -> None:
     assert (content[1]["token"], content[1]["bytes"]) == ("u", [ord("u")])
     assert content[1]["logprob"] == -IDS["u"] / 100
     assert [top["logprob"] for top in content[1]["top_logprobs"]] == [-IDS["u"] / 100, -IDS["u"] / 100 - 1]
+
+
+def test_bytes_of_tokens_add_up_to_a_character(unified: Instance) -> None:
+    """Those of each token are its own, also where it is a part of a character only."""
+    body = {"messages": [{"role": "user", "content": "€"}], "max_tokens": 9, "logprobs": True}
+    content = unified.post("/v1/chat/completions", body).json()["choices"][0]["logprobs"]["content"]
+    assert content[6]["bytes"] == [0xE2]
+    assert bytes(byte for token in content for byte in token["bytes"]).decode() == "<|im_start|>user\n€"

@@ -69,3 +69,23 @@ def test_stream_adds_up_to_the_text(unified: Instance) -> None:
     assert done == "[DONE]"
     assert "".join(choice["text"] for chunk in chunks for choice in chunk["choices"]) == "hellohello"
     assert chunks[-1]["usage"]["total_tokens"] == 5
+
+
+def test_parts_of_a_character_have_names_of_their_own(unified: Instance) -> None:
+    """The three tokens of the euro sign begin at one place, and alternatives that are no characters are told apart."""
+    body = {"prompt": "€o", "max_tokens": 4, "logprobs": 2}
+    whole = unified.post("/v1/completions", body).json()["choices"][0]["logprobs"]
+    assert whole["tokens"] == ["bytes:\\xe2", "bytes:\\x82", "bytes:\\xac", "o"]
+    assert whole["text_offset"] == [0, 0, 0, 1]
+    assert list(whole["top_logprobs"][0]) == ["bytes:\\xe2", "bytes:\\xe3"]
+    streamed = events(unified.post("/v1/completions", body | {"stream": True}))[:-1]
+    parts = [event["choices"][0]["logprobs"] for event in streamed]
+    assert [one for part in parts for one in part["text_offset"]] == [0, 0, 0, 1]
+
+
+def test_offsets_behind_an_echo_begin_where_its_text_ends(unified: Instance) -> None:
+    """Special tokens are not in the text, so they move nothing."""
+    body = {"prompt": "<|im_start|>€", "max_tokens": 2, "echo": True, "logprobs": 0}
+    choice = unified.post("/v1/completions", body).json()["choices"][0]
+    assert choice["text"].startswith("€")
+    assert choice["logprobs"]["text_offset"] == [0, 0, 0, 0, 1, 1]

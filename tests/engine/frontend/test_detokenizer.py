@@ -90,3 +90,13 @@ def test_several_tokens_at_once(byte_level: Tokenizer) -> None:
     detokenizer = Detokenizer(byte_level)
     assert detokenizer.push(byte_level.encode("hello the", add_special=False)) == "hello the"
     assert detokenizer.push([]) == ""
+
+
+def test_a_byte_token_has_its_byte(sentencepiece: Tokenizer, byte_level: Tokenizer) -> None:
+    """Of either kind of tokenizer, and a name that no other byte has; a word's bytes are its text's."""
+    part = byte_level.encode("€", add_special=False)[0]
+    for tokenizer, token_id in ((sentencepiece, 0xE2), (byte_level, part)):
+        assert tokenizer.utf8(token_id) == b"\xe2"
+        assert tokenizer.token_name(token_id) == "bytes:\\xe2"
+    assert (sentencepiece.utf8(ord("A")), sentencepiece.token_name(ord("A"))) == (b"A", "A")
+    assert (sentencepiece.utf8(257), sentencepiece.token_name(257)) == (b"b", "b")
