@@ -81,20 +81,30 @@ def chat_text(
         raise RequestError(400, "no_chat_template", message, "messages")
     if not messages:
         raise RequestError(400, "invalid_value", "messages: at least one message is needed", "messages")
-    plain = [_plain(message) for message in messages]
-    if not template.takes_tools:
-        plain, tools = in_words(plain, tools), None
+    try:
+        plain = [_plain(message) for message in messages]
+        if not template.takes_tools:
+            plain, tools = in_words(plain, tools), None
+    except RecursionError as error:
+        raise RequestError(400, "invalid_value", f"messages: nested too deeply: {error}", "messages") from error
     return template.render(plain, tools, add_generation_prompt, extra)
 
 
 def _plain(message: ChatMessage) -> Message:
-    """Return the message as templates expect it: text content, arguments as objects, only the keys that were given."""
+    """Return the message as templates expect it: text content, arguments as objects, only the keys that were given.
+
+    Raises RequestError (400) where a call's function is no object.
+    """
     plain: Message = msgspec.to_builtins(message)
     content = message.content
     plain["content"] = content if content is None or isinstance(content, str) else _joined(content)
     for call in plain.get("tool_calls") or ():
-        if isinstance(call.get("function"), dict):
-            call["function"]["arguments"] = _object(call["function"].get("arguments"))
+        function = call.get("function", {})
+        if not isinstance(function, dict):
+            problem = f"tool_calls: function is {type(function).__name__}, it must be an object"
+            raise RequestError(400, "invalid_type", f"messages: {problem}", "messages")
+        if function:
+            function["arguments"] = _object(function.get("arguments"))
     return plain
 
 
@@ -104,7 +114,7 @@ def _object(arguments: object) -> object:
         return arguments
     try:
         return msgspec.json.decode(arguments)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return arguments
 
 
