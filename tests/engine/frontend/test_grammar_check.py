@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine.errors import RequestError
 from engine.frontend.bodies import JsonSchema, ResponseFormat
-from engine.frontend.grammar_check import GrammarCheck
+from engine.frontend.grammar_check import COMMAND, WALL_S, GrammarCheck
 from engine.frontend.grammars import grammar_of_format, grammar_of_schema
 
 pytest.importorskip("llguidance")
@@ -72,6 +73,55 @@ def test_what_passed_is_not_asked_again() -> None:
         await check.check(grammar, "response_format")
 
     asyncio.run(twice())
+
+
+def test_what_was_refused_is_not_asked_again() -> None:
+    """The same bomb costs its second once."""
+    check = GrammarCheck()
+    grammar = grammar_of_schema({"type": "foo"}, "response_format")
+
+    async def twice() -> None:
+        for command in (check._command, ("/does/not/exist",)):
+            check._command = command
+            with pytest.raises(RequestError, match="foo"):
+                await check.check(grammar, "response_format")
+
+    asyncio.run(twice())
+
+
+def test_what_was_not_checked_in_time_is_asked_again() -> None:
+    """That was the machine's fault."""
+    check = GrammarCheck((sys.executable, "-c", "import signal; signal.pause()"), wall_s=0.2)
+    with pytest.raises(RequestError, match="not checked in time"):
+        checked(check, {"type": "object"})
+    check._command, check._wall_s = COMMAND, WALL_S
+    checked(check, {"type": "object"})
+
+
+def test_a_known_schema_does_not_wait_for_another_ones_check() -> None:
+    """A check that takes its time holds up new schemas only."""
+
+    async def scenario() -> None:
+        check = GrammarCheck()
+        known = grammar_of_schema({"type": "object"}, "response_format")
+        await check.check(known, "response_format")
+        async with check._one_at_a_time, asyncio.timeout(5):
+            await check.check(known, "response_format")
+
+    asyncio.run(scenario())
+
+
+def test_a_schema_that_several_send_at_once_is_asked_of_once(tmp_path: Path) -> None:
+    """Those who waited for the lock find the answer."""
+    asked = tmp_path / "asked"
+    script = f"import sys; open({str(asked)!r}, 'a').write('x'); sys.stdin.read()"
+
+    async def scenario() -> None:
+        check = GrammarCheck((sys.executable, "-c", script))
+        await asyncio.gather(*(check.check("grammar", "tools") for _ in range(3)))
+
+    asyncio.run(scenario())
+    assert asked.read_text() == "x"
 
 
 def test_a_format_without_its_schema_is_refused() -> None:
