@@ -91,7 +91,6 @@ class TokenLogprob(msgspec.Struct, frozen=True, array_like=True):
 class FinishReason(StrEnum):
     STOP = "stop"
     LENGTH = "length"
-    ABORT = "abort"
 
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True, tag="delta"):

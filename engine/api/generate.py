@@ -231,6 +231,4 @@ def _finish_reason(piece: Piece | None, tokens: int) -> dict[str, str | int] | N
         return None
     if piece.finish is FinishReason.LENGTH:
         return {"type": "length", "length": tokens}
-    if piece.finish is FinishReason.ABORT:
-        return {"type": "abort", "message": "aborted"}
     return {"type": "stop"} if piece.matched is None else {"type": "stop", "matched": piece.matched}

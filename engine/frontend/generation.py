@@ -10,6 +10,7 @@ import msgspec
 
 from engine.clock import Clock
 from engine.errors import RequestError
+from engine.frontend.sampling import SEED_RANGE
 from engine.frontend.scheduler_client import Outputs, SchedulerClient
 from engine.frontend.sequence import Piece, SequenceText
 from engine.frontend.tokenizer import Tokenizer
@@ -19,7 +20,6 @@ OVERDUE_S = 5.0
 """The scheduler owns a request's deadline; should it not act, the API ends the request that long after it."""
 
 SEED_STEP = 0x9E3779B97F4A7C15
-SEED_RANGE = 1 << 63
 
 
 class ClientGone(Exception):

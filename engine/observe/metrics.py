@@ -49,8 +49,14 @@ SCHEDULER = (
     _counter("steps_total", "Forward steps."),
     _counter("step_seconds_total", "Time spent in forward steps."),
     _gauge("longest_step_seconds", "Longest forward step so far."),
-    _counter("prompt_tokens_total", "Prompt tokens computed here."),
-    _counter("generated_tokens_total", "Tokens sampled here."),
+    _counter(
+        "prompt_tokens_total",
+        "Tokens of prompt chunks computed here; on decode also the prompts that landed, cached tokens included.",
+    ),
+    _counter(
+        "generated_tokens_total",
+        "Output tokens handed to the API process; on decode also the first, which its prefill sampled.",
+    ),
     _counter(
         "prefix_cache_asked_tokens_total", "Tokens of entering sequences that were looked up in the prefix cache."
     ),
@@ -65,14 +71,26 @@ SCHEDULER = (
 TRANSFER = (
     _gauge("rooms", "Live rooms by state.", "state"),
     _counter("transfers_total", "Rooms that ended, by result and peer.", "result", "peer"),
-    _counter("transfer_bytes_total", "KV bytes READ (decode) or offered for reading (prefill).", "peer"),
-    _counter("transfer_seconds_total", "Time from post to DONE, summed over READs.", "peer"),
+    _counter(
+        "transfer_bytes_total",
+        "KV bytes of rooms that landed: READ (decode), or offered for reading (prefill).",
+        "peer",
+    ),
+    _counter(
+        "transfer_seconds_total",
+        "Time from post to DONE, summed over the READs of rooms that landed, of their slowest lane.",
+        "peer",
+    ),
     _counter("transfer_fences_total", "Ended rooms whose pages had to be fenced."),
-    _counter("transfer_agents_dropped_total", "NIXL agents dropped to fence pages."),
+    _counter(
+        "transfer_agents_dropped_total",
+        "NIXL agents dropped by decode, to fence pages or with the link that they were for.",
+    ),
     _counter("transfer_source_restarts_total", "Deaths of prefill's data-plane process, each answered by a new one."),
     _gauge("transfer_peers", "Peers whose control channel is up."),
     _counter("control_frames_total", "Control frames by kind and direction.", "kind", "direction"),
     _counter("control_bad_frames_total", "Control frames that were dropped because they made no sense."),
+    _counter("control_strangers_total", "Prefill: connections that were refused for their control key."),
     _counter("control_nacks_total", "Control frames answered by NACK, by reason.", "reason"),
 )
 

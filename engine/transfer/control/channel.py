@@ -76,6 +76,11 @@ class PrefillChannel:
         """Return the sockets to wait for."""
         return [self.socket, self._door.socket] if self._door else [self.socket]
 
+    @property
+    def strangers(self) -> int:
+        """Return how many connections were refused for their key."""
+        return self._door.refused if self._door else 0
+
     def send(self, routing_id: bytes, data: bytes) -> Sent:
         """Send to one peer without blocking."""
         try:

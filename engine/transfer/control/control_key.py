@@ -45,6 +45,7 @@ class Doorkeeper:
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.bind(ZAP_ENDPOINT)
         self.refused = 0
+        """Connections without the key, since the start."""
 
     def answer(self) -> None:
         """Answer every question that waits, without blocking."""

@@ -27,7 +27,6 @@ class RegistryRecord(msgspec.Struct, frozen=True, kw_only=True):
     instance: str
     incarnation: str
     role: str
-    tp: int = 1
     control_endpoint: str
     contract: dict[str, str]
 

@@ -102,6 +102,7 @@ class PrefillSource(TransferFacade):
         """Return the transfer metrics."""
         found = self._samples([shown(room.state) for room in list(self._control.rooms.values())])
         found.append(Sample("transfer_peers", len(self._control.peers.known)))
+        found.append(Sample("control_strangers_total", self._control.peers.channel.strangers))
         restarts = self._worker.restarts + self._control.sources.hub.losses()
         found.append(Sample("transfer_source_restarts_total", restarts))
         return found

@@ -98,7 +98,8 @@ class FakeScheduler:
         elif isinstance(message, Abort):
             for rid in [r for r, record in self.live.items() if message.rid in (r, record.request_id)]:
                 self.end(rid, f"satisfied: {message.reason}" if message.satisfied else message.reason)
-                self.send(Batch([Delta(rid=rid, token_ids=[], finish=FinishReason.ABORT)]))
+                if not message.satisfied:
+                    self.send(Batch([Failure(rid=rid, status=500, code="aborted", message=message.reason)]))
         else:
             self.draining = True
 

@@ -121,7 +121,7 @@ def test_registry_says_where_the_control_channel_is(prefill: Instance) -> None:
     info = prefill.http.get("/server_info").json()
     assert entry == {
         "protocol": PROTOCOL_VERSION, "instance": f"prefill-{prefill.port}", "incarnation": info["incarnation"],
-        "role": "prefill", "tp": 1, "control_endpoint": "tcp://127.0.0.1:9",
+        "role": "prefill", "control_endpoint": "tcp://127.0.0.1:9",
         "contract": {"dtype": "float32"},
     }  # fmt: skip
     assert len(entry["incarnation"]) == 32
