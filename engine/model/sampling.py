@@ -73,12 +73,12 @@ def _chosen(row: Tensor, state: SamplingState) -> int | None:
     """Return the token of one sound row; None when what the request asks for leaves none."""
     if state.is_adjusted:
         row = state.adjust(row)
-    highest, best = row.max(dim=-1)
-    if not highest.isfinite():
+    best = int(row.argmax())
+    if not row[best].isfinite():  # NaN counts as the largest
         return None
     if state.params.temperature == 0:
-        return int(best)
-    return _drawn(row - highest, state.params, len(state.output_ids))
+        return best
+    return _drawn(row - row[best], state.params, len(state.output_ids))
 
 
 def _logprobs(logits: Tensor, states: Sequence[SamplingState], chosen: Sequence[int]) -> dict[int, TokenLogprob]:
