@@ -133,6 +133,7 @@ def probe_symptoms(evidence: Evidence) -> list[Observed]:
             found.append(Observed(Symptom.PROBE_TIMEOUT, "", unit, text, seconds))
         elif probe.status is not None and probe.status != 200:
             found.append(Observed(Symptom.PROBE_FAILED, "", unit, f"the probe through {unit} got {probe.status}"))
-        elif probe.error:
-            found.append(Observed(Symptom.PROBE_FAILED, "", unit, f"the probe through {unit}: {probe.error}"))
+        elif probe.error or probe.status is None:
+            words = probe.error or "it ended without an answer"
+            found.append(Observed(Symptom.PROBE_FAILED, "", unit, f"the probe through {unit}: {words}"))
     return found

@@ -128,8 +128,10 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def timed_out(self) -> bool:
-        """Return whether no answer came in time."""
-        return self.error == "timeout" or (self.status is None and self.error is None)
+        """Return whether no answer came in time. One that ended before its time is over, whatever it lacks."""
+        if self.status is not None or self.error is not None:
+            return self.error == "timeout"
+        return self.took_ms is None or self.timeout_ms is None or self.took_ms >= self.timeout_ms
 
     @property
     def passed(self) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from pdctl.collect.http import Outcome
 from pdctl.deployment.model import Role
 from pdctl.dialects.family import Pairing
 from pdctl.probe.exchange import Exchange, Exchanged, JsonBody, failure_words
@@ -60,10 +59,10 @@ def probe_chat(target: Target, locks: Sequence[int], run: Run, model: str) -> Pr
         verdict=verdict,
         why=why,
         stage=stages[-1].stage if stages else Stage.SENT if got.is_sent else None,
-        status=got.answer.status if got.answer else None,
+        status=got.status,
         took_ms=got.took_ms(run.timeout_s),
         timeout_ms=run.timeout_s * 1000,
-        error=got.failed[1].outcome if got.failed and got.failed[1].outcome != Outcome.ANSWERED else None,
+        error=got.error,
         output=output,
         stages=stages,
         unseen=UNSEEN if target.entry.role is Role.ROUTER else UNSEEN[1:],

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from pdctl.evidence import toml_text
-from pdctl.probe.report import ProbeResult
+from pdctl.probe.report import Output, ProbeResult, Verdict
 
 PROBE_FILE = "probe.toml"
-_FIELDS = ("via", "status", "took_ms", "timeout_ms", "error", "id", "ttft_ms", "kv_bytes", "cached_tokens")
+_FIELDS = ("via", "status", "took_ms", "timeout_ms", "id", "ttft_ms", "kv_bytes", "cached_tokens")
 
 
 def probe_document(results: Iterable[ProbeResult]) -> bytes:
@@ -22,4 +22,10 @@ def _row(result: ProbeResult) -> dict[str, object]:
     pair = f"{result.pair[0]}/{result.pair[1]}" if result.pair else None
     at = datetime.fromtimestamp(result.at, UTC)
     stage = result.stage.value if result.stage else None
-    return {"at": at, **row, "stage": stage, "output": result.output.value, "pair": pair}
+    return {"at": at, **row, "error": _error(result), "stage": stage, "output": result.output.value, "pair": pair}
+
+
+def _error(result: ProbeResult) -> str | None:
+    """Return how it ended; `not_proven` where a text of status 200 is not wrong, and proves nothing all the same."""
+    is_silent = result.error is None and result.status == 200 and result.output is not Output.GARBLED
+    return result.verdict.value if is_silent and result.verdict is Verdict.NOT_PROVEN else result.error

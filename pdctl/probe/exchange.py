@@ -43,10 +43,30 @@ class Exchanged(msgspec.Struct, frozen=True, kw_only=True):
         bad = [(name, end) for name, end in self.legs.items() if not end.ok]
         return min(bad, key=lambda item: item[1].end_at or float("inf"), default=None)
 
+    @property
+    def decisive(self) -> LegEnd | None:
+        """Return the end that tells what became of it: of the leg that failed first, else the answer.
+
+        Where the leg that answers was not sent, it is the end of the last that was. None: no leg was sent.
+        """
+        if self.failed is not None:
+            return self.failed[1]
+        return self.answer or next(reversed(self.legs.values()), None)
+
+    @property
+    def status(self) -> int | None:
+        """Return the status of the decisive leg; None where it answered none."""
+        return self.decisive.status if self.decisive else None
+
+    @property
+    def error(self) -> str | None:
+        """Return how the decisive leg ended where no whole answer came."""
+        outcome = self.decisive.outcome if self.decisive else Outcome.ANSWERED
+        return None if outcome is Outcome.ANSWERED else outcome.value
+
     def took_ms(self, timeout_s: float) -> float:
-        """Return milliseconds until the answer, else until the first failure, else the whole timeout."""
-        decisive = self.failed[1] if self.failed else self.answer
-        ended_at = decisive.end_at if decisive else None
+        """Return milliseconds until the decisive leg ended, else the whole timeout."""
+        ended_at = self.decisive.end_at if self.decisive else None
         return round((timeout_s if ended_at is None else ended_at - self.sent_at) * 1000, 3)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from pdctl.collect.http import Outcome
 from pdctl.deployment.model import Role
 from pdctl.probe.exchange import Exchanged, failure_words
 from pdctl.probe.kv_bytes import KvShape, kv_problem
@@ -92,10 +91,10 @@ def result_of(request_id: str, target: Target, observed: Observed, timeout_s: fl
         verdict=verdict,
         why=why,
         stage=stages[-1].stage if stages else Stage.SENT if got.is_sent else None,
-        status=got.answer.status if got.answer else None,
+        status=got.status,
         took_ms=got.took_ms(timeout_s),
         timeout_ms=timeout_s * 1000,
-        error=got.failed[1].outcome if got.failed and got.failed[1].outcome != Outcome.ANSWERED else None,
+        error=got.error,
         output=observed.scored.output,
         stages=stages,
         ttft_ms=_at(stages, Stage.FIRST_TOKEN),

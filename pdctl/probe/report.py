@@ -69,6 +69,7 @@ class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
     stage: Stage | None
     """The last stage that was reached; None where nothing could be sent."""
     status: int | None = None
+    """Of the leg that failed first, else of the answer."""
     took_ms: float
     timeout_ms: float
     error: str | None = None

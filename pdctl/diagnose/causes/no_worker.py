@@ -89,7 +89,8 @@ def _unhealthy(case: Case, view: InstanceView) -> Answer:
 
 def _answers_503(case: Case, view: InstanceView) -> Answer:
     probe = case.last_probe
-    if probe is not None and probe.status in (503, 404):
+    is_past_it = probe is not None and any(one.name in probe.via.split(" -> ") for one in case.engines)
+    if probe is not None and not is_past_it and probe.status in (503, 404):
         return yes(f"the probe got {probe.status}", Kind.PROBE, value=probe.status)
     ready = view.get("/readiness", "/ready", "/health")
     if ready is not None and ready.status == 503:

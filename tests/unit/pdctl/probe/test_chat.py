@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdctl.deployment.model import Deployment, Instance, Role
+from pdctl.diagnose.diagnosis import diagnose
+from pdctl.diagnose.verdict import Verdict as Whole
 from pdctl.errors import CannotTell
+from pdctl.evidence.directory import evidence_of
 from pdctl.probe import Output, Stage, Verdict, prove
 from pdctl.probe.chat import stream_text
+from pdctl.probe.evidence import PROBE_FILE, probe_document
 from pdctl.probe.report import ProbeReport
 from tests.fakes.http_server import FakeServer, Handler, Reply, Request
 
@@ -140,6 +145,54 @@ def test_vllm_prefill_without_parameters_is_not_proven(tmp_path: Path) -> None:
         report = prove(pair_of("vllm", prefill, decode), direct=True, lock_folder=tmp_path, timeout_s=10.0)
     assert report.exit_code == 1
     assert decode.paths("POST") == []
+
+
+IDLE_PAIR = b"""captured_at = 2026-06-19T14:30:00Z
+[[instance]]
+name = "p"
+role = "prefill"
+dialect = "vllm"
+[[instance]]
+name = "d"
+role = "decode"
+dialect = "vllm"
+"""
+IDLE = b"vllm:iteration_tokens_total_count 7\nvllm:num_requests_running 0\n"
+
+
+def judged(report: ProbeReport) -> Whole:
+    """Return the diagnosis of two idle engines after the probe."""
+    files = {"topology.toml": b"captured_prev_at = 2026-06-19T14:29:30Z\n" + IDLE_PAIR}
+    files |= {f"{name}/{file}": IDLE for name in "pd" for file in ("metrics.txt", "metrics.prev.txt")}
+    return diagnose(evidence_of({**files, PROBE_FILE: probe_document(report.results)})).verdict
+
+
+@pytest.mark.parametrize("status", [500, 503])
+@pytest.mark.parametrize("dialect", ["vllm", "sglang"])
+def test_an_error_of_the_first_leg_is_an_answer(tmp_path: Path, dialect: str, status: int) -> None:
+    """What prefill answers is the status of the probe, also where decode was not asked or did not end: no silence."""
+    hang = threading.Event()
+
+    def wait(request: Request) -> Reply | None:
+        hang.wait(10)
+        return None
+
+    with FakeServer({CHAT: Reply({"message": "no"}, status)}) as prefill, FakeServer({CHAT: wait}) as decode:
+        report = prove(pair_of(dialect, prefill, decode), direct=True, lock_folder=tmp_path, timeout_s=10.0)
+        hang.set()
+    [result] = report.results
+    assert (result.status, result.error, result.verdict) == (status, None, Verdict.NOT_PROVEN)
+    assert judged(report) is Whole.FAILING
+
+
+@pytest.mark.parametrize("answer", [Reply({"choices": []}), Reply({"kv_transfer_params": {"x": 1}})])
+def test_an_answer_that_proves_nothing_is_no_success(tmp_path: Path, answer: Reply) -> None:
+    """A prefill that keeps no KV and a stream that breaks off fail with status 200: neither silence nor service."""
+    broken = Reply(stream("Par", done=False))
+    with FakeServer({CHAT: answer}) as prefill, FakeServer({CHAT: broken}) as decode:
+        report = prove(pair_of("vllm", prefill, decode), direct=True, lock_folder=tmp_path, timeout_s=10.0)
+    assert (report.results[0].status, report.results[0].verdict) == (200, Verdict.NOT_PROVEN)
+    assert judged(report) is Whole.FAILING
 
 
 def test_dynamo_takes_no_direct_request(tmp_path: Path) -> None:
