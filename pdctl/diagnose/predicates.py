@@ -103,7 +103,8 @@ def stalled(case: Case, view: InstanceView, *gauges: Gauge) -> Answer:
             return yes(observed.text, _kind_of(unit.place.file), unit.place, unit.outstanding, "requests")
     known = [view.gauge(gauge) for gauge in gauges]
     if any(known) and view.interval_s:
-        return no(f"{view.name}: nothing stands still in {', '.join(gauge.value for gauge in gauges)}", Kind.METRICS)
+        text = f"{view.name}: nothing stands still in {', '.join(gauge.value for gauge in gauges)}"
+        return unless_frozen(no(text, Kind.METRICS), view, *gauges)
     return unknown(f"no two samples of the queues of {view.name}")
 
 
@@ -168,3 +169,11 @@ def level(view: InstanceView, gauge: Gauge) -> float | None:
     if reading is not None:
         return reading.value
     return view.last_work.levels.get(gauge) if view.last_work else None
+
+
+def unless_frozen(answer: Answer, view: InstanceView, *gauges: Gauge) -> Answer:
+    """Return the answer to a question about these levels; a `no` that rests on one that is frozen is unknown."""
+    readings = [view.gauge(gauge) for gauge in gauges]
+    if answer.is_false and any(reading is not None and reading.is_frozen for reading in readings):
+        return unknown(f"{answer.text}, by metrics that were not written since")
+    return answer

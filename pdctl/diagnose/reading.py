@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 
 import msgspec
 
@@ -12,6 +13,10 @@ from pdctl.evidence.model import Evidence, InstanceEvidence
 from pdctl.evidence.records import Exposition, Place
 
 _SHARES = (Gauge.KV_USAGE, Gauge.MODEL_READY)
+_MEMORY = (Gauge.KV_USAGE, Gauge.KV_USED_TOKENS, Gauge.KV_TOTAL_TOKENS)
+_PROGRESS = (Counter.STEPS, Counter.PREFILL_TOKENS, Counter.DECODE_TOKENS)
+_SNAPSHOT_AT = "loads.timestamp"
+"""When the scheduler wrote the report: SGLang 0.5.13 to 0.5.18 answer with an old one in a stall."""
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -21,6 +26,8 @@ class Reading(msgspec.Struct, frozen=True):
     place: Place
     is_batch_written: bool
     """The engine writes it on a batch only: with its counters still, it is frozen and decides nothing alone."""
+    is_frozen: bool = False
+    """Not written since the counters stand still: what it does not show may be there all the same."""
 
 
 class Rise(msgspec.Struct, frozen=True):
@@ -46,25 +53,39 @@ class Readings:
         self.is_router = raw.role == "router"
 
     def gauge(self, gauge: Gauge) -> Reading | None:
-        """Return a level: metrics first, else the load report."""
-        return self._level(gauge, self.raw.metrics) or self._load(gauge)
+        """Return a level of metrics and load report: the larger one of a queue, of those that are not frozen."""
+        written = self._level(gauge, self.raw.metrics)
+        return _choice(gauge, written, self._load(gauge, self.raw.loads, "loads.json"))
 
     def gauge_before(self, gauge: Gauge) -> Reading | None:
         """Return the level in the earlier sample."""
-        return self._level(gauge, self.raw.metrics_prev)
+        written = self._level(gauge, self.raw.metrics_prev)
+        return _choice(gauge, written, self._load(gauge, self.raw.loads_prev, "loads.prev.json"))
 
     def _level(self, gauge: Gauge, scrape: Exposition | None) -> Reading | None:
         for row, values in self._rows(gauge, scrape):
             value = max(values) if gauge in _SHARES else sum(values)
             place = Place(scrape.file if scrape else "", pointer=row.name)
-            return Reading(value, place, row.is_batch_written)
+            return Reading(value, place, row.is_batch_written, row.is_batch_written and self._stands_still)
         return None
 
-    def _load(self, gauge: Gauge) -> Reading | None:
+    def _load(self, gauge: Gauge, report: dict[str, float], file: str) -> Reading | None:
         for key, signal in LOADS.items():
-            if signal is gauge and key in self.raw.loads:
-                return Reading(self.raw.loads[key], Place(f"{self.name}/loads.json", pointer=key), False)
+            if signal is gauge and key in report:
+                place = Place(f"{self.name}/{file}", pointer=key)
+                return Reading(report[key], place, is_batch_written=False, is_frozen=self._repeats_its_report)
         return None
+
+    @cached_property
+    def _stands_still(self) -> bool:
+        """Whether the counters are known and none of them grew between the samples."""
+        rises = [rise.value for counter in _PROGRESS if (rise := self.rise(counter)) is not None]
+        return bool(rises) and max(rises) == 0
+
+    @property
+    def _repeats_its_report(self) -> bool:
+        at, before = self.raw.loads.get(_SNAPSHOT_AT), self.raw.loads_prev.get(_SNAPSHOT_AT)
+        return at is not None and at == before
 
     def oldest_age_s(self, gauge: Gauge) -> float | None:
         """Return how long the oldest request of a queue has been where it is; None where nobody tells."""
@@ -108,3 +129,12 @@ class Readings:
             if grown >= 0:
                 return Rise(grown, Place(file, pointer=row.name))
         return None
+
+
+def _choice(gauge: Gauge, written: Reading | None, told: Reading | None) -> Reading | None:
+    """Return the reading that counts: a load report is live, a gauge that is written on a batch may be old."""
+    if written is None or told is None or not written.is_batch_written:
+        return written or told
+    if written.is_frozen != told.is_frozen:
+        return told if written.is_frozen else written
+    return told if gauge in _MEMORY or told.value >= written.value else written

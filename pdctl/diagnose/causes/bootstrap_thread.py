@@ -8,7 +8,7 @@ from pdctl.diagnose.bursts import abort_burst
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.thread_signs import BOOTSTRAP, absent, dead_thread, not_seen_alive
 from pdctl.diagnose.limits import LIMITS
-from pdctl.diagnose.predicates import fix_marker, level
+from pdctl.diagnose.predicates import fix_marker, level, unless_frozen
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Gauge
@@ -31,7 +31,7 @@ def _metadata_not_taken(case: Case, view: InstanceView) -> Answer:
             and waiting.value >= LIMITS.asymmetry_ratio * max(inflight, 1.0)
         ):
             return yes(text, Kind.METRICS, waiting.place, waiting.value)
-        return no(text, Kind.METRICS, waiting.place, waiting.value)
+        return unless_frozen(no(text, Kind.METRICS, waiting.place, waiting.value), peer, Gauge.TRANSFER)
     return unknown("the queues of the two sides are not known")
 
 

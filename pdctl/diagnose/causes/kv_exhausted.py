@@ -11,6 +11,7 @@ from pdctl.diagnose.predicates import (
     level,
     logged,
     stalled,
+    unless_frozen,
 )
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
@@ -24,7 +25,8 @@ def _full(case: Case, view: InstanceView) -> Answer:
     if usage is None:
         return unknown(f"KV use of {view.name} is not known")
     text = f"KV of {view.name} is {usage[0]:.0%} used"
-    return (yes if usage[0] >= LIMITS.kv_full else no)(text, usage[1], value=usage[0])
+    answer = (yes if usage[0] >= LIMITS.kv_full else no)(text, usage[1], value=usage[0])
+    return unless_frozen(answer, view, Gauge.KV_USAGE)
 
 
 def _full_and_still(case: Case, view: InstanceView) -> Answer:

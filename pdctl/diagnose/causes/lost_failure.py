@@ -10,7 +10,7 @@ from pdctl.diagnose.causes.stuck_handle import waiting_thread
 from pdctl.diagnose.causes.transfer_sides import EXPLAINS
 from pdctl.diagnose.causes.two_sided_rooms import holds_for_nobody
 from pdctl.diagnose.limits import LIMITS
-from pdctl.diagnose.predicates import alive, level
+from pdctl.diagnose.predicates import alive, level, unless_frozen
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event, Gauge
 
@@ -78,7 +78,7 @@ def _waits_alone(case: Case, view: InstanceView) -> Answer:
     reading = view.gauge(Gauge.TRANSFER)
     if waiting >= LIMITS.asymmetry_floor and waiting >= LIMITS.asymmetry_ratio * max(1.0, max(held)):
         return yes(text, Kind.METRICS if reading else Kind.LOG, reading.place if reading else None, waiting)
-    return no(text, Kind.METRICS if reading else Kind.LOG, value=waiting)
+    return unless_frozen(no(text, Kind.METRICS if reading else Kind.LOG, value=waiting), view, Gauge.TRANSFER)
 
 
 def _waits_on_failed(case: Case, view: InstanceView) -> Answer:

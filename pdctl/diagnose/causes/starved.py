@@ -8,7 +8,7 @@ from pdctl.diagnose.bursts import quantised, room_failures
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.pages import waiting_for_free_pages
-from pdctl.diagnose.predicates import alive, kv_usage, level, stalled
+from pdctl.diagnose.predicates import alive, kv_usage, level, stalled, unless_frozen
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.pdctl_signals import QUEUE_AGE
@@ -22,7 +22,8 @@ def _room_for_more(case: Case, view: InstanceView) -> Answer:
     if waiting is None or usage is None:
         return unknown("queue and KV use are not known")
     text = f"{waiting:g} wait for pages on {view.name} while KV is {usage[0]:.0%} used"
-    return (yes if waiting > 0 and usage[0] < LIMITS.kv_full else no)(text, usage[1], value=waiting)
+    answer = (yes if waiting > 0 and usage[0] < LIMITS.kv_full else no)(text, usage[1], value=waiting)
+    return unless_frozen(answer, view, Gauge.PREALLOC, Gauge.KV_USAGE)
 
 
 def _waits_beside_free_pages(case: Case, view: InstanceView) -> Answer:

@@ -10,7 +10,7 @@ from pdctl.diagnose.causes.stuck_handle import waiting_thread
 from pdctl.diagnose.causes.transfer_sides import EXPLAINS
 from pdctl.diagnose.hidden import queue_floor
 from pdctl.diagnose.limits import LIMITS
-from pdctl.diagnose.predicates import alive, kv_usage, peers_alive
+from pdctl.diagnose.predicates import alive, kv_usage, peers_alive, unless_frozen
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Counter, Event, Gauge
 
@@ -39,7 +39,7 @@ def _fetch_flat(case: Case, view: InstanceView) -> Answer:
     text = f"{view.name}: {reading.value:g} transfers under way, {done.value:g} ended between the samples"
     if reading.value > 0 and before.value > 0 and done.value == 0:
         return yes(text, Kind.METRICS, reading.place, reading.value)
-    return no(text, Kind.METRICS, reading.place, reading.value)
+    return unless_frozen(no(text, Kind.METRICS, reading.place, reading.value), view, Gauge.TRANSFER)
 
 
 def _waits_without_abort(case: Case, view: InstanceView) -> Answer:

@@ -12,6 +12,7 @@ from pdctl.diagnose.predicates import (
     level,
     logged,
     stalled,
+    unless_frozen,
 )
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event, Gauge
@@ -25,7 +26,7 @@ def _empty_and_waiting(case: Case, view: InstanceView) -> Answer:
     text = f"{waiting:g} wait on {view.name}, {running:g} run, KV is {usage[0]:.1%} used"
     if waiting > 0 and running == 0 and usage[0] < 0.05 and not moving and view.role not in ("decode", "prefill"):
         return yes(text, usage[1], value=waiting)
-    return no(text, usage[1], value=waiting)
+    return unless_frozen(no(text, usage[1], value=waiting), view, Gauge.WAITING, Gauge.RUNNING, Gauge.KV_USAGE)
 
 
 def _too_big(case: Case, view: InstanceView) -> Answer:
