@@ -6,8 +6,7 @@ No CUDA context is made and no library of the driver is loaded into pdctl.
 from __future__ import annotations
 
 import csv
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import msgspec
 
@@ -29,7 +28,6 @@ FIELDS = {
     "power.draw": "power_w",
     "ecc.errors.uncorrected.volatile.total": "ecc_errors",
 }
-_XID = re.compile(rb"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)")
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +41,6 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     memory_total_mb: float | None = None
     power_w: float | None = None
     ecc_errors: int | None = None
-    xid: tuple[int, ...] = ()
 
 
 class Gpus(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,29 +94,11 @@ def parse_users(output: bytes) -> dict[int, tuple[str, ...]]:
     return users
 
 
-def taken(gpus: Gpus, pids: Iterable[int], kernel_log: bytes) -> Taken:
+def taken(gpus: Gpus, pids: Iterable[int]) -> Taken:
     """Return the file of one instance: its own devices where the driver knows whose they are, else all."""
     if gpus.problem is not None:
         return Taken(name=NAME, status=gpus.status, error=gpus.problem, took_ms=gpus.took_ms)
     own = {uuid for pid in pids for uuid in gpus.users.get(pid, ())}
     chosen = [device for device in gpus.devices if not own or device.uuid in own]
-    rows = [msgspec.structs.asdict(_with_xids(device, kernel_log)) for device in chosen]
+    rows = [msgspec.structs.asdict(device) for device in chosen]
     return Taken(name=NAME, content=toml_text.document({}, {"gpu": rows}), took_ms=gpus.took_ms)
-
-
-def _with_xids(device: Device, kernel_log: bytes) -> Device:
-    faults: Sequence[tuple[bytes, bytes]] = _XID.findall(kernel_log)
-    codes = {int(code) for place, code in faults if _same_slot(place.decode(), device.bus)}
-    return msgspec.structs.replace(device, xid=tuple(sorted(codes)))
-
-
-def _same_slot(kernel: str, driver: str) -> bool:
-    """Compare `0000:3b:00` of the kernel with `00000000:3B:00.0` of the driver."""
-    return _slot(kernel) == _slot(driver)
-
-
-def _slot(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part, 16) for part in text.partition(".")[0].split(":"))
-    except ValueError:
-        return ()

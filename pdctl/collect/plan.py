@@ -41,7 +41,7 @@ def in_between(target: Target, context: Context, host: HostFacts) -> list[Job]:
         if target.pid is None and target.record is None:
             return [Taken(name=name, status=Status.ABSENT, error=target.why_no_pid) for name in (kernel.NAME, gpu.NAME)]
         pids = [row.pid for row in host.table.tree(target.pid)]
-        return [host.kernel, gpu.taken(host.gpus, pids, host.kernel.content or b"")]
+        return [host.kernel, gpu.taken(host.gpus, pids)]
 
     prometheus = context.prometheus
     asked = (

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 
 from pdctl.diagnose.events import LogReader, Occurrence, Work
+from pdctl.diagnose.kernel_lines import is_about, is_of_host
 from pdctl.diagnose.reading import Readings
 from pdctl.dialects.signals import Event, Gauge
 from pdctl.evidence.records import Process
@@ -26,8 +27,19 @@ class Incarnation(Readings):
     """Its processes and its log; of ended ones only what explains why it was restarted. Computed once, on demand."""
 
     @cached_property
-    def _read(self) -> tuple[list[Occurrence], list[Work]]:
+    def _whole_read(self) -> tuple[list[Occurrence], list[Work]]:
         return LogReader(self.is_router).read(self.raw.log or ())
+
+    @cached_property
+    def _read(self) -> tuple[list[Occurrence], list[Work]]:
+        """What is about this instance: the kernel tells of the whole host."""
+        every, works = self._whole_read
+        deaths = [item for item in every if item.event is Event.CHILD_DIED]
+        return [item for item in every if is_about(self.raw, item, deaths)], works
+
+    def told_of_host(self, *kinds: Event) -> tuple[Occurrence, ...]:
+        """Return what the kernel told, whoever on the host it is about."""
+        return tuple(item for item in self._whole_read[0] if item.event in kinds and is_of_host(item))
 
     @property
     def has_log(self) -> bool:

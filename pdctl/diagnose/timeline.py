@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 
 from pdctl.diagnose.bursts import aborted_rooms, burst
 from pdctl.diagnose.case import Case
-from pdctl.diagnose.causes.kernel_kills import has_been_hit
 from pdctl.diagnose.events import Occurrence
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.report import Change, Moment, SourceRef
@@ -47,7 +46,7 @@ def _moments(view: InstanceView) -> Iterable[Moment]:
     if view.started_at is not None:
         yield _moment(view, view.started_at, "started", Place(f"{view.name}/process.toml"))
     for event, what in _MARKS.items():
-        found = [item for item in view.all_events(event) if item.at and has_been_hit(view, item)]
+        found = [item for item in view.all_events(event) if item.at]
         for item in found[:1] + found[1:][-1:]:
             yield from _of(view, item, f"{what}: {item.text[:80]}")
     for what, items in (

@@ -75,6 +75,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """One device."""
 
     index: int | None = None
+    bus: str | None = None
+    """The slot it is plugged into, as the driver writes it."""
     util_percent: float | None = None
     memory_used_mb: float | None = None
     memory_total_mb: float | None = None

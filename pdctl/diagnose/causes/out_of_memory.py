@@ -6,10 +6,11 @@ from pdctl.diagnose.analyzer import ENGINES, Analyzer, proves, suggests
 from pdctl.diagnose.answer import Answer, Kind, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.crash_signs import EXPLAINS, place
-from pdctl.diagnose.causes.kernel_kills import is_new_since, kernel_kills
+from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.predicates import said_last
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event
+from pdctl.evidence.records import Process
 
 
 def _killed(case: Case, view: InstanceView) -> Answer:
@@ -17,13 +18,20 @@ def _killed(case: Case, view: InstanceView) -> Answer:
         if process.oom_killed:
             return yes(f"{process.label} of {view.name} was killed for memory", Kind.PROCESS, place(view))
     for process in view.processes:
-        if process.cgroup_oom_kills and process.restarts and is_new_since(view, process):
+        if process.cgroup_oom_kills and process.restarts and _is_new_since_a_kill(view, process):
             text = f"{view.name} was restarted {process.restarts} times, after a kill for memory in its control group"
             return yes(text, Kind.PROCESS, place(view), process.cgroup_oom_kills, "kills")
-    found = kernel_kills(view)
+    found = view.end_events(Event.KERNEL_OOM)
     if found:
         return yes(f"{view.name}: {found[-1].text[:100]}", Kind.LOG, found[-1].place)
     return unknown("no kernel line of a kill for memory")
+
+
+def _is_new_since_a_kill(view: InstanceView, process: Process) -> bool:
+    """Return whether the kernel killed somebody just before this process was started in place of another."""
+    began = process.started_at
+    kills = [item.at for item in view.told_of_host(Event.KERNEL_OOM) if item.at is not None]
+    return began is not None and any(0 <= (began - at).total_seconds() <= LIMITS.burst_s for at in kills)
 
 
 def _sigkill(case: Case, view: InstanceView) -> Answer:

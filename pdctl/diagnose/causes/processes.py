@@ -6,7 +6,6 @@ import signal as signals
 
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
-from pdctl.diagnose.causes.kernel_kills import has_been_hit
 from pdctl.diagnose.events import Occurrence
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event
@@ -39,7 +38,7 @@ def reason(case: Case, view: InstanceView) -> Occurrence | Process | None:
     for process in view.raw.processes:
         if process.oom_killed or crash_signal(process):
             return process
-    found = [item for item in view.events(*REASONS) if has_been_hit(view, item)]
+    found = view.events(*REASONS)
     # A watchdog ends its own process: that it did is the reason, why it did another finding's business.
     return next(iter(found), None) or (view.events(Event.WATCHDOG)[-1] if view.events(Event.WATCHDOG) else None)
 

@@ -46,12 +46,11 @@ def test_devices_and_what_they_do_not_tell() -> None:
 
 
 def test_an_instance_has_the_devices_it_computes_on() -> None:
-    """Where the driver knows whose a device is, the others are left out; faults of the kernel log are added."""
+    """Where the driver knows whose a device is, the others are left out; its slot tells which faults are its own."""
     gpus = Gpus(devices=gpu.parse_devices(TWO), users=gpu.parse_users(USERS))
-    kernel = b"[Fri Jun 19 03:11:27 2026] NVRM: Xid (PCI:0000:5e:00): 79, pid=4711, GPU has fallen off the bus.\n"
-    own = tomllib.loads((gpu.taken(gpus, {4711}, kernel).content or b"").decode())["gpu"]
-    assert [(device["index"], device["xid"]) for device in own] == [(1, [79])]
-    every = tomllib.loads((gpu.taken(gpus, {1}, b"").content or b"").decode())["gpu"]
+    own = tomllib.loads((gpu.taken(gpus, {4711}).content or b"").decode())["gpu"]
+    assert [(device["index"], device["bus"]) for device in own] == [(1, "00000000:5E:00.0")]
+    every = tomllib.loads((gpu.taken(gpus, {1}).content or b"").decode())["gpu"]
     assert [device["index"] for device in every] == [0, 1]
 
 
@@ -61,7 +60,7 @@ def test_a_driver_that_hangs_is_killed(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(gpu, "GPU_S", 0.3)
     gpus = read()
     assert gpus.status is Status.TIMEOUT
-    assert gpu.taken(gpus, (), b"").content is None
+    assert gpu.taken(gpus, ()).content is None
 
 
 def test_no_driver_is_a_record_of_absence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
