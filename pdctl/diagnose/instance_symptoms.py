@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from pdctl.diagnose.bodies import json
 from pdctl.diagnose.departures import departures
 from pdctl.diagnose.limits import LIMITS
@@ -96,12 +94,12 @@ _FAILURE_LINES = (Event.ROOM_FAILED, Event.TRANSFER_FAILED, Event.WRONG_PEER, Ev
 
 def _logged_failures(view: InstanceView, fresh_s: float | None = None) -> list[Observed]:
     """Judge by the log where no counter tells. With counters, fresh lines still tell: not every failure is counted."""
-    lines = [item for item in view.events(*_FAILURE_LINES) if _is_fresh(view, item.at)]
+    lines = [item for item in view.events(*_FAILURE_LINES) if view.still_tells(item)]
     age = view.age_s(lines[-1].at) if lines else None
     if fresh_s is not None and (age is None or age > fresh_s):
         return []
     answers = [item for item in view.events(Event.ACCESS) if item.group("method") == "POST"]
-    errors = [item for item in answers if item.group("status").startswith("5") and _is_fresh(view, item.at)]
+    errors = [item for item in answers if item.group("status").startswith("5") and view.still_tells(item)]
     count = max(len(lines), len(errors))
     if count == 0:
         return []
@@ -111,13 +109,6 @@ def _logged_failures(view: InstanceView, fresh_s: float | None = None) -> list[O
     kind = Symptom.FAILING if is_most else Symptom.FAILURES
     text = f"{view.name}: {count} failures in its log"
     return [Observed(kind, view.name, "requests", text, count, (lines or errors)[0].place)]
-
-
-def _is_fresh(view: InstanceView, at: datetime | None) -> bool:
-    """Return whether a failure still tells: it is young, or nothing was done since."""
-    age = view.age_s(at)
-    step = view.last_step
-    return age is None or age <= LIMITS.onset_s or step is None or step.at is None or at is None or step.at <= at
 
 
 def probe_symptoms(evidence: Evidence) -> list[Observed]:

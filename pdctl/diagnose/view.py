@@ -10,10 +10,11 @@ from pdctl.diagnose.health_body import status_of
 from pdctl.diagnose.incarnation import STARTING, Incarnation
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.reading import Reading
-from pdctl.dialects.signals import Event, Gauge
+from pdctl.dialects.signals import Counter, Event, Gauge
 from pdctl.evidence.records import Get, Place
 
 _SOCKETS = "sockets.toml"
+_SUCCESSES = (Counter.REQUESTS_DONE, Counter.TRANSFERS_DONE)
 
 
 class InstanceView(Incarnation):
@@ -32,6 +33,23 @@ class InstanceView(Incarnation):
         if "listen" not in here or len(sockets) >= LIMITS.most_sockets or _SOCKETS in self.raw.capture.failed:
             return None
         return "established" in here
+
+    def telling(self, *kinds: Event) -> tuple[Occurrence, ...]:
+        """Return the running incarnation's events of these kinds whose state may still show."""
+        return tuple(item for item in self.events(*kinds) if self.still_tells(item))
+
+    def still_tells(self, item: Occurrence) -> bool:
+        """Return whether what a line said may still be so: it is young, or its rank has had no success since."""
+        at, replica = item.at, _replica_of(item.rank)
+        age = self.age_s(at)
+        if at is None or age is None or age <= LIMITS.onset_s:
+            return True
+        steps = [work for work in self.works if work.is_step and work.at is not None and work.at > at]
+        if any(_replica_of(work.rank) == replica for work in steps):
+            return False
+        counted = any((rise := self.rise(counter)) is not None and rise.value > 0 for counter in _SUCCESSES)
+        # The counters are those of all replicas: they are this one's where no other works.
+        return bool(steps) or not counted
 
     def gauge(self, gauge: Gauge) -> Reading | None:
         """Return a level. A frontend to which nobody is connected holds no requests, whatever it counts.
@@ -150,6 +168,11 @@ class InstanceView(Incarnation):
     def restarts(self) -> int:
         """Return the highest restart count among its processes."""
         return max((item.restarts or 0 for item in self.processes), default=0)
+
+
+def _replica_of(rank: str) -> str:
+    """Return which of an instance's replicas a rank belongs to: ranks of one take every step together."""
+    return next((word for word in rank.split() if word.startswith("DP")), "")
 
 
 def _not_before(at: datetime | None, other: datetime | None) -> bool:

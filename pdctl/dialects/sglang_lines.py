@@ -85,7 +85,7 @@ PATTERNS = (
     ),
     Pattern(
         Event.MISMATCH,
-        r"(?:\w+Error: )?(?P<field>Page size|KV cache dtype|KV layout|[A-Z][\w ]{2,30}) mismatch:",
+        r"(?:\w+Error: )?(?P<field>Page size|KV cache dtype|KV layout) mismatch:",
         "mismatch:",
         source=_CONN,
         is_anchored=False,

@@ -73,7 +73,7 @@ def _router_announces_another(case: Case, view: InstanceView) -> Answer:
 def _registry_refused(case: Case, view: InstanceView) -> Answer:
     own = bootstrap_port(view)
     for peer in case.peers(view):
-        for item in peer.events(Event.REGISTRY_UNREACHABLE):
+        for item in peer.telling(Event.REGISTRY_UNREACHABLE):
             if item.group("host") and item.group("host") != host_of(view.raw.url):
                 continue
             port = item.group("port")

@@ -43,9 +43,9 @@ def _field_of(text: str) -> tuple[str, ...]:
     return _LAYOUT
 
 
-def _logged(family: tuple[str, ...]) -> Ask:
+def _logged(family: tuple[str, ...], *, must_still_tell: bool = True) -> Ask:
     def ask(case: Case, view: InstanceView) -> Answer:
-        lines = view.events(Event.MISMATCH)
+        lines = (view.telling if must_still_tell else view.events)(Event.MISMATCH)
         found = [item for item in lines if _field_of(item.group("field")) is family]
         if found:
             return yes(f"{view.name}: {found[-1].text[:140]}", Kind.LOG, found[-1].place, len(found))
@@ -139,8 +139,9 @@ def _from_the_first(case: Case, view: InstanceView) -> Answer:
 
 
 def _named(family: tuple[str, ...]) -> tuple[Check, ...]:
-    """Return what proves that the sides differ in this very field."""
+    """Return what shows that the sides differ in this very field; a line that success followed proves it no more."""
     return (
+        suggests("an engine named the field once", _logged(family, must_still_tell=False)),
         proves("an engine names the field", _logged(family)),
         proves("an engine refuses the other for the field", _refused(family)),
         proves("the contracts differ in the field", _contracts_differ(family)),

@@ -19,7 +19,7 @@ from pdctl.evidence.records import Place
 
 def _dials_elsewhere(case: Case, view: InstanceView) -> Answer:
     """It is refused at an address where no worker listens, while the worker on that host listens elsewhere."""
-    for item in (*view.events(Event.ROUTER_UPSTREAM), *view.events(Event.ROUTED)):
+    for item in view.telling(Event.ROUTER_UPSTREAM, Event.ROUTED):
         url = item.group("url") or _address(item.text)
         worker = (
             next((one for one in case.engines if one.raw.url and host_of(one.raw.url) == host_of(url)), None)

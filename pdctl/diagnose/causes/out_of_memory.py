@@ -61,6 +61,13 @@ def _fat(case: Case, view: InstanceView) -> Answer:
     return unknown("no process is fat")
 
 
+def _gpu_full(case: Case, view: InstanceView) -> Answer:
+    found = [item for item in view.end_events(Event.GPU_OOM) if view.still_tells(item)]
+    if found:
+        return yes(f"{view.name}: {found[-1].text[:110]}", Kind.LOG, found[-1].place, len(found))
+    return unknown("no line of a full GPU that still tells")
+
+
 HOST_MEMORY = Analyzer(
     code="PD0702",
     roles=ENGINES,
@@ -80,7 +87,10 @@ GPU_MEMORY = Analyzer(
     roles=ENGINES,
     inputs=(Kind.LOG,),
     explains=EXPLAINS,
-    checks=(proves("out of GPU memory", said_last(Event.GPU_OOM, otherwise="no line of a full GPU")),),
+    checks=(
+        proves("out of GPU memory", _gpu_full),
+        suggests("the GPU was full once", said_last(Event.GPU_OOM, otherwise="no line of a full GPU")),
+    ),
 )
 
 ANALYZERS = (HOST_MEMORY, GPU_MEMORY)

@@ -118,7 +118,7 @@ def _missing_types(body: object) -> list[str]:
 
 def _lease_lost(case: Case, view: InstanceView) -> Answer:
     for one in case.views:
-        found = one.events(Event.KEEP_ALIVE_FAILED)
+        found = one.telling(Event.KEEP_ALIVE_FAILED)
         if found and one.is_alive:
             return yes(f"{one.name} lives, but: {found[-1].text[:90]}", Kind.LOG, found[-1].place, len(found))
     return unknown("no worker says that its registration lapsed")
@@ -127,7 +127,7 @@ def _lease_lost(case: Case, view: InstanceView) -> Answer:
 def _never_registered(case: Case, view: InstanceView) -> Answer:
     """A prefill rank gave up registering, and serves HTTP all the same (sglang #23430)."""
     for one in case.prefills:
-        found = one.events(Event.REGISTRATION_FAILED)
+        found = one.telling(Event.REGISTRATION_FAILED)
         if found and one.is_alive is not False:
             return yes(f"{one.name}: {found[-1].text[:90]}", Kind.LOG, found[-1].place, len(found))
     return unknown("no rank says that it could not register")
@@ -135,6 +135,13 @@ def _never_registered(case: Case, view: InstanceView) -> Answer:
 
 def _removed(case: Case, view: InstanceView) -> Answer:
     return logged(view, Event.DISCOVERY_REMOVED, what="a worker removed from discovery")
+
+
+def _failed_once(case: Case, view: InstanceView) -> Answer:
+    for one in case.views:
+        if found := one.events(Event.KEEP_ALIVE_FAILED, Event.REGISTRATION_FAILED):
+            return yes(f"{one.name}: {found[-1].text[:90]}", Kind.LOG, found[-1].place, len(found))
+    return unknown("no worker says that its registration failed")
 
 
 ANALYZER = Analyzer(
@@ -148,5 +155,6 @@ ANALYZER = Analyzer(
         proves("a living worker lost its registration", _lease_lost),
         proves("a rank never registered", _never_registered),
         suggests("a worker was removed from discovery", _removed),
+        suggests("a registration failed once", _failed_once),
     ),
 )
