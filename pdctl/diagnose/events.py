@@ -42,6 +42,8 @@ class Work(msgspec.Struct, frozen=True):
 
 
 _MASK = re.compile(r"\b[0-9a-f-]{8,}\b|\d+")
+_SPELLED = re.compile(r"\\.|\[[^\]]*\]|\{[^}]*\}|\(\?P<\w+>|(\d+)")
+"""The numbers that an expression spells out; what stands before the group is not one."""
 _PAIR = re.compile(r"([#\w][^:,\[\]]*?): ([^,]+)")
 _THROUGHPUT = re.compile(r"throughput: (\d+\.\d+)")
 _ECHO = re.compile(ECHO)
@@ -49,11 +51,12 @@ _QUOTED = re.compile(QUOTED)
 
 
 class LogReader:
-    """Matches lines against the tables. Lines that differ in numbers only are classified once."""
+    """Matches lines against the tables. Lines that differ only in numbers no pattern spells are classified once."""
 
     def __init__(self, is_router: bool) -> None:
         patterns: Sequence[Pattern] = ROUTER_PATTERNS if is_router else ENGINE_PATTERNS
         self._patterns = [(row.event, row.hint, row.compiled()) for row in patterns]
+        self._spelled = frozenset(number for row in patterns for number in _SPELLED.findall(row.regex) if number)
         self._batches = [(row, re.compile(row.regex, re.S)) for row in BATCHES]
         self._seen: dict[str, tuple[int, ...]] = {}
 
@@ -71,7 +74,7 @@ class LogReader:
 
     def _events(self, line: LogLine) -> Iterable[Occurrence]:
         message = _own_words(line.message)
-        mask = _MASK.sub("0", message[:400])
+        mask = _MASK.sub(lambda number: number[0] if number[0] in self._spelled else "#", message[:400])
         candidates = self._seen.get(mask)
         if candidates is None:
             candidates = self._classify(message)

@@ -141,9 +141,15 @@ _ELSEWHERE = (
     ),
     Pattern(
         Event.CLIENT_GONE,
-        r".{0,200}?(?:[Cc]lient (?:disconnected|closed|cancelled|canceled)|context canceled|[Oo]peration was cancell?ed|stream (?:was )?cancell?ed|status: Cancelled|499)",
+        r".{0,200}?(?:[Cc]lient (?:disconnected|closed|cancelled|canceled)|context canceled|[Oo]peration was cancell?ed|stream (?:was )?cancell?ed|status: Cancelled)",
         "",
         source="hyper, tonic, net/http",
+    ),
+    Pattern(
+        Event.CLIENT_GONE,
+        r".{0,400}?(?:(?<![A-Za-z])(?:status|code)\W{1,4}|HTTP/[\d.]+\" )499(?![.\d])",
+        "499",
+        source="smg, envoy, nginx: the status of a request whose client left",
     ),
 )
 

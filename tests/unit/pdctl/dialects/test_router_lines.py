@@ -74,3 +74,35 @@ def test_a_worker_that_comes_back_is_no_failure() -> None:
         "transition: open -> half_open",
     ):
         assert event_of(text)[0] == []
+
+
+def finished(status: int, latency: str) -> str:
+    """Return what smg prints of an answer."""
+    span = f"{SPAN} status_code={status} latency={latency}ms}}"
+    return f"INFO {span}: smg::response: logging.rs:217: finished processing request"
+
+
+@pytest.mark.parametrize(
+    ("line", "left"),
+    [
+        (finished(499, "36.25"), True),
+        (finished(200, "1499.05"), False),
+        (finished(200, "499"), False),
+        ('198.51.100.9 - - "POST /v1/completions HTTP/1.1" 499 0 "-"', True),
+        ('198.51.100.9 - - "POST /v1/completions HTTP/1.1" 200 499 "-"', False),
+        ('{"path":"/v1/completions","response_code":"499","duration":12}', True),
+        ("added worker prefill=3 decode=499", False),
+    ],
+)
+def test_a_client_that_left_is_told_by_the_status(line: str, left: bool) -> None:
+    """A 499 elsewhere in a line is a duration or a size."""
+    assert (Event.CLIENT_GONE in event_of(line)[0]) == left
+
+
+def test_lines_that_differ_in_a_number_that_tells_are_told_apart() -> None:
+    """Whichever comes first, a status of 200 and one of 499 are two kinds of lines."""
+    for statuses in ((200, 499, 200, 499), (499, 200, 499)):
+        text = "".join(f"2026-11-30 03:10:17  {finished(status, '36.25')}\n" for status in statuses)
+        lines, _ = parse_log(text.encode(), "router/log.txt", datetime(2026, 11, 30, tzinfo=UTC))
+        found, _ = LogReader(is_router=True).read(lines)
+        assert [item.event for item in found].count(Event.CLIENT_GONE) == statuses.count(499)
