@@ -84,6 +84,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     fast_failure_s: float = 5.0
     gpu_spin_percent: float = 90.0
     gpu_idle_percent: float = 5.0
+    polls: float = 2.0
+    polls_per_s: float = 0.5
+    """Health checks of ours and of a kubelet, a router and a load balancer: each a token and a step of SGLang."""
     health_slow_ms: float = 1000.0
     bypass_requests: float = 10.0
     """Requests finished by decode while prefill got none: fewer may be requests that were prefilled before."""

@@ -35,6 +35,8 @@ class Rise(msgspec.Struct, frozen=True):
 
     value: float
     place: Place
+    counts_polls: bool = False
+    """A health check moves it too."""
 
 
 SCRAPE = "metrics.txt"
@@ -127,7 +129,7 @@ class Readings:
                 before = [0.0]
             grown = sum(values) - sum(before)
             if grown >= 0:
-                return Rise(grown, Place(file, pointer=row.name))
+                return Rise(grown, Place(file, pointer=row.name), row.counts_polls)
         return None
 
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from pdctl.diagnose.limits import LIMITS
+from pdctl.diagnose.reading import Rise
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Counter, Gauge
 from pdctl.evidence.records import Place
@@ -79,6 +80,8 @@ PROGRESS: dict[Gauge, tuple[Counter, ...]] = {
     Gauge.FRONT_INFLIGHT: (Counter.REQUESTS_DONE, Counter.DECODE_TOKENS),
 }
 QUEUES = tuple(PROGRESS)
+_PASSED_BY_POLLS = (Gauge.BOOTSTRAP, Gauge.HTTP_ACTIVE)
+"""A health check is served though nothing moves here: it meets no peer, and is no request of a client."""
 BEFORE_WORK = (Gauge.BOOTSTRAP, Gauge.PREALLOC, Gauge.TRANSFER, Gauge.WAITING)
 """Queues in which a request waits before it is worked on."""
 
@@ -151,8 +154,18 @@ def progress(view: InstanceView, gauge: Gauge) -> bool | None:
     """Return whether requests leave this queue well."""
     if view.is_stopped:
         return False  # Whatever grew since the earlier sample grew before the stop.
-    rises = [rise.value for counter in PROGRESS[gauge] if (rise := view.rise(counter)) is not None]
-    return max(rises) > 0 if rises else _progress_in_log(view)
+    rises = [rise for counter in PROGRESS[gauge] if (rise := view.rise(counter)) is not None]
+    if not rises:
+        return _progress_in_log(view)
+    return any(rise.value > (_polled(view, rise) if gauge in _PASSED_BY_POLLS else 0) for rise in rises)
+
+
+def _polled(view: InstanceView, rise: Rise) -> float:
+    """Return the most that health checks, ours and others', can have moved a counter between the samples."""
+    running = view.gauge(Gauge.RUNNING)
+    if not rise.counts_polls or (running is not None and running.value > 0):
+        return 0.0
+    return LIMITS.polls + LIMITS.polls_per_s * (view.interval_s or 0.0)
 
 
 def _progress_in_log(view: InstanceView) -> bool | None:
@@ -176,7 +189,7 @@ def is_busy(view: InstanceView) -> bool | None:
         return False
     steps = view.rise(Counter.STEPS)
     if steps is not None:
-        return steps.value > 0 and not _is_idle_stepping(view)
+        return steps.value > 0 and not _is_idle_stepping(view) and not _is_polled_only(view, steps)
     age = view.age_s(view.last_step.at if view.last_step else None)
     if age is not None:
         return age <= LIMITS.fresh_log_s
@@ -186,6 +199,13 @@ def is_busy(view: InstanceView) -> bool | None:
 def _is_idle_stepping(view: InstanceView) -> bool:
     tokens = view.rise(Counter.DECODE_TOKENS), view.rise(Counter.PREFILL_TOKENS)
     return all(item is not None and item.value == 0 for item in tokens)
+
+
+def _is_polled_only(view: InstanceView, steps: Rise) -> bool:
+    """Return whether health checks explain all the steps: so few, and as few tokens."""
+    tokens = [view.rise(counter) for counter in (Counter.DECODE_TOKENS, Counter.PREFILL_TOKENS)]
+    known = [steps, *(rise for rise in tokens if rise is not None)]
+    return len(known) > 1 and all(rise.value <= _polled(view, rise) for rise in known)
 
 
 def stall_of(unit: Unit) -> Observed | None:

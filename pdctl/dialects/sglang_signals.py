@@ -6,6 +6,7 @@ from pdctl.dialects.sglang_lines import PATTERNS
 from pdctl.dialects.signals import Batch, Counter, Gauge, Series, SignalTable
 
 _METRICS = "observability/metrics_collector.py"
+_WORK = (Counter.STEPS, Counter.PREFILL_TOKENS, Counter.DECODE_TOKENS)
 _GENERATING = ("/generate", "/v1/chat/completions", "/v1/completions")
 
 
@@ -14,7 +15,8 @@ def _batch_gauge(signal: Gauge, name: str, versions: str = "", role: str = "") -
 
 
 def _counter(signal: Counter, name: str, versions: str = "", role: str = "", **where: tuple[str, ...]) -> Series:
-    return Series(signal, name, where, role, versions=versions, source=_METRICS)
+    # From 0.5.3 on /health is a request of one token that passes no transfer: what the scheduler counts, it moves.
+    return Series(signal, name, where, role, counts_polls=signal in _WORK, versions=versions, source=_METRICS)
 
 
 SERIES = (

@@ -166,6 +166,8 @@ class Series(msgspec.Struct, frozen=True):
     """Only on this role."""
     is_batch_written: bool = False
     """A gauge written on a batch only: it freezes in a stall."""
+    counts_polls: bool = False
+    """A health check is work that moves it too."""
     versions: str = ""
     """`FIRST-LAST`, both included, several with commas; an empty bound is open. tests/peers/test_wheels.py holds it."""
     source: str = ""
