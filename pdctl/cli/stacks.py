@@ -22,9 +22,10 @@ def stacks(
     file: FileOption = None,
     name: NameOption = None,
 ) -> int:
-    """Show where every thread of the engines is, without stopping them.
+    """Show where every thread of the engines is, without stopping them (but for --native).
 
-    Reads each Python process of the engines on this host by py-spy. A stopped process is read too and stays
+    Reads each Python process of the engines by py-spy. With --native one instance after the other stands still: name
+    the one that is stalled. A stopped process is read too and stays
     stopped; one that somebody else traces is left alone. Nothing of requests is shown: no arguments, no locals.
 
     \b
@@ -49,7 +50,7 @@ def stacks(
         console.tell(f"found {line}")
     deployment = look.select(found.deployment, instances or [])
     folder = found.folder or StateFolder(state_root(), deployment.name)
-    dumps = look.dump(deployment, folder, Mode.NATIVE if native else Mode.NONBLOCKING, timeout)
+    dumps = look.dump(deployment, folder, Mode.NATIVE if native else Mode.NONBLOCKING, timeout, console.tell)
     print(as_json(dumps) if output is Output.JSON else as_text(dumps))
     for dump in dumps:
         if dump.problem:

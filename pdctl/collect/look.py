@@ -13,7 +13,7 @@ from pdctl.collect.context import Context, Deadline, guarded
 from pdctl.collect.fetch import Fetcher
 from pdctl.collect.plan import STACKS
 from pdctl.collect.records import Mode, Taken
-from pdctl.collect.site import Site, sites_of
+from pdctl.collect.site import sites_of
 from pdctl.collect.target import Target
 from pdctl.deployment.model import Deployment
 from pdctl.deployment.state import StateFolder
@@ -60,21 +60,37 @@ def select(deployment: Deployment, names: Sequence[str]) -> Deployment:
     return msgspec.structs.replace(deployment, instances=kept)
 
 
-def dump(deployment: Deployment, folder: StateFolder, mode: Mode, timeout_s: float) -> tuple[Dump, ...]:
-    """Dump every process of every instance on the hosts that can be read."""
+def dump(
+    deployment: Deployment, folder: StateFolder, mode: Mode, timeout_s: float, progress: Callable[[str], None]
+) -> tuple[Dump, ...]:
+    """Dump every process of every instance on the hosts that can be read.
 
-    async def of_site(site: Site) -> dict[str, Taken]:
-        await site.survey()
-        targets = locate.targets(deployment, folder, site.table, site.name)
-        names = (STACKS,)
-        taken = await all_of(guarded(item, names, timeout_s, _dumping(item, site.context, mode)) for item in targets)
-        return {target.name: items[0] for target, items in zip(targets, taken, strict=True)}
+    What makes processes stand still is done to one instance after the other, each announced by `progress`: never do
+    all ranks of both roles stand at once.
+    """
+
+    async def of_target(target: Target, context: Context) -> tuple[str, Taken]:
+        items = await guarded(target, (STACKS,), timeout_s, _dumping(target, context, mode))
+        return target.name, items[0]
 
     async def of_all_sites() -> dict[str, Taken]:
         with Hosts() as hosts:
             context = Context(fetcher=Fetcher(hosts), deadline=Deadline(timeout_s))
-            found = await all_of(of_site(site) for site in sites_of(deployment, hosts, context))
-        return {name: taken for of_host in found for name, taken in of_host.items()}
+            sites = sites_of(deployment, hosts, context)
+            await all_of(site.survey() for site in sites)
+            found = [
+                (target, site.context)
+                for site in sites
+                for target in locate.targets(deployment, folder, site.table, site.name)
+            ]
+            if mode is Mode.NONBLOCKING:
+                return dict(await all_of(of_target(target, context) for target, context in found))
+            taken: dict[str, Taken] = {}
+            for target, context in found:
+                progress(f"{target.name}: its processes stand still, each for tenths of a second")
+                name, item = await of_target(target, context)
+                taken[name] = item
+            return taken
 
     taken = asyncio.run(of_all_sites())
     return tuple(_dump(instance.name, taken[instance.name]) for instance in deployment.instances)

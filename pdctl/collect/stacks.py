@@ -1,4 +1,4 @@
-"""Collector (tier 1): the Python stacks of every process of one instance, by py-spy, without stopping them.
+"""Collector (tiers 1 and 2): the stacks of every process of one instance, by py-spy.
 
 Costs the target nothing measurable without blocking (10 ms to read, facts of py-spy 0.4.3); with `BLOCKING` or
 `NATIVE` (tier 2) it stands still for as long as `pause_ms` says.

@@ -16,6 +16,8 @@ class Undecided(msgspec.Struct, frozen=True):
 
     codes: tuple[str, ...]
     check: str
+    instance: str
+    """Where to look."""
     """The cheapest predicate that would separate them."""
 
 
@@ -120,7 +122,7 @@ def _contest(
     """Two firm causes for one symptom: with one action both stay, else both fall and the report abstains."""
     contested = [item for item in chosen if any(item.status is rival.status for rival in rivals)]
     parties = (*contested, *rivals)
-    undecided = Undecided(tuple(item.code.code for item in parties), _separator(parties))
+    undecided = Undecided(tuple(item.code.code for item in parties), _separator(parties), parties[0].instance)
     if len({item.code.action for item in parties}) == 1:
         return _outcome(judgements, [*chosen, *rivals], cascade, (undecided,))
     standing = [item for item in chosen if item not in parties]

@@ -83,7 +83,9 @@ def ruled_out_row(item: Judgement) -> RuledOut:
 
 def undecided_row(item: Undecided) -> UndecidedRow:
     """Return causes between which nothing decides, and what would."""
-    return UndecidedRow(codes=item.codes, separate_by=Separator(text=item.check, command="pdctl stacks --native"))
+    return UndecidedRow(
+        codes=item.codes, separate_by=Separator(text=item.check, command=f"pdctl stacks {item.instance}")
+    )
 
 
 def not_checked_row(item: Judgement) -> NotChecked:

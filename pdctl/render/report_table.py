@@ -6,6 +6,8 @@ import textwrap
 from datetime import datetime
 
 from pdctl.diagnose.report import Cause, RankRow, Report
+from pdctl.diagnose.symptoms import Symptom
+from pdctl.diagnose.verdict import Verdict
 from pdctl.render.recurrence import seen_text
 
 WIDTH, HEIGHT = 80, 24
@@ -137,11 +139,21 @@ def _problems(report: Report) -> list[str]:
 def _ending(report: Report) -> list[str]:
     firm = report.firm
     if not firm:
-        return [f"Next     pdctl stacks --native   or   pdctl snapshot      incident {report.incident_id}"[:WIDTH]]
+        return [f"{_without_a_cause(report):<57} incident {report.incident_id}"[:WIDTH]]
     step = next((step for step in firm[0].next if step.action != "none"), firm[0].next[0] if firm[0].next else None)
     if step is None:
         return [f"Read     pdctl explain {firm[0].code}"]
     return [f"Next     {step.text} [{step.risk}]"[:WIDTH], f"         $ {step.command}"[:WIDTH]]
+
+
+def _without_a_cause(report: Report) -> str:
+    """Return what to do where no cause is firm: prove the path, or look at the instance whose work stands."""
+    if report.verdict in (Verdict.HEALTHY, Verdict.UNKNOWN):
+        return "Next     pdctl probe [sends a request] or pdctl snapshot"
+    stands = next((row.instance for row in report.symptoms if row.symptom == Symptom.STALLED and row.instance), None)
+    if stands is None:
+        return "Next     pdctl snapshot [read-only]"
+    return f"Next     pdctl stacks --native {stands} [pauses it briefly]"
 
 
 def _details(report: Report) -> list[str]:

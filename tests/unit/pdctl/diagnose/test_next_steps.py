@@ -43,4 +43,4 @@ def test_what_a_report_without_a_cause_names_parses() -> None:
 
 def test_what_would_decide_between_two_causes_parses() -> None:
     """The separator names a command, too."""
-    parse(undecided_row(Undecided(("PD0301", "PD0304"), "a thread is missing")).separate_by.command)
+    parse(undecided_row(Undecided(("PD0301", "PD0304"), "a thread is missing", "p")).separate_by.command)

@@ -131,3 +131,15 @@ def test_codes_carry_what_the_format_asks_for() -> None:
     rows = json.loads(codes_as_json())
     assert all(row.keys() == {"code", "name", "label", "level", "action", "runbook", "drill"} for row in rows)
     assert rows[0]["runbook"] == "runbooks/PD0101-process-gone.md"
+
+
+def test_a_fleet_without_a_known_wrong_is_never_stopped() -> None:
+    """Where nothing is known wrong a request is advised, and where a queue stands the one instance that has it."""
+    healthy = make.report(make.PAIR, probe_toml=make.PROBE_PASSED, d__http_toml=make.HEALTHY_GET)
+    assert (healthy.verdict, healthy.firm) == ("healthy", ())
+    stalled = diagnose(make.evidence(make.PAIR, **make.stalled_pair()))
+    assert (stalled.verdict, stalled.firm) == ("wedged", ())
+    for report in (_silent(), healthy):
+        assert "Next     pdctl probe" in as_table(report)
+        assert "--native" not in as_table(report)
+    assert "pdctl stacks --native d [pauses it briefly]" in as_table(stalled)
