@@ -10,11 +10,13 @@ import msgspec
 from pdctl.dialects.signal_catalogue import AGES, LOADS, SERIES
 from pdctl.dialects.signals import Counter, Gauge, Series
 from pdctl.evidence.model import Evidence, InstanceEvidence
-from pdctl.evidence.records import Exposition, Place
+from pdctl.evidence.records import Exposition, Place, Sample
 
 _SHARES = (Gauge.KV_USAGE, Gauge.MODEL_READY)
 _MEMORY = (Gauge.KV_USAGE, Gauge.KV_USED_TOKENS, Gauge.KV_TOTAL_TOKENS)
 _PROGRESS = (Counter.STEPS, Counter.PREFILL_TOKENS, Counter.DECODE_TOKENS)
+_TOGETHER = ("tp_rank", "pp_rank", "moe_ep_rank")
+"""Labels of ranks that work on the same requests."""
 _SNAPSHOT_AT = "loads.timestamp"
 """When the scheduler wrote the report: SGLang 0.5.13 to 0.5.18 answer with an old one in a stall."""
 
@@ -101,11 +103,11 @@ class Readings:
         for row in table:
             if row.signal is not signal or (row.role and row.role != self.role):
                 continue
-            values = [
-                sample.value
+            values = _told_once(
+                sample
                 for sample in scrape.series.get(row.name, ())
                 if all(sample.labels.get(label, "") in wanted for label, wanted in row.where.items())
-            ]
+            )
             if values or (row.where and row.name in scrape.series):
                 yield row, values or [0.0]
 
@@ -131,6 +133,21 @@ class Readings:
             if grown >= 0:
                 return Rise(grown, Place(file, pointer=row.name), row.counts_polls)
         return None
+
+
+def _told_once(samples: Iterable[Sample]) -> list[float]:
+    """Return one value for each part of an instance that counts for itself, such as a data-parallel replica.
+
+    Ranks that take every step together tell of the same requests, each for itself; where a priority scheduler tells
+    of each priority, the one without a name is the whole.
+    """
+    every = list(samples)
+    whole = [sample for sample in every if sample.labels.get("priority") == ""]
+    parts: dict[tuple[tuple[str, str], ...], float] = {}
+    for sample in whole or every:
+        part = tuple(sorted(item for item in sample.labels.items() if item[0] not in _TOGETHER))
+        parts[part] = max(sample.value, parts.get(part, sample.value))
+    return list(parts.values())
 
 
 def _choice(gauge: Gauge, written: Reading | None, told: Reading | None) -> Reading | None:

@@ -144,7 +144,10 @@ def _is_info(get: Get) -> bool:
 
 
 def flatten(value: object, prefix: str = "") -> dict[str, float]:
-    """Return the numbers of a JSON value under dotted names; list items are summed, but for `timestamp` (newest)."""
+    """Return the numbers of a JSON value under dotted names; list items are summed.
+
+    But for times and shares, `timestamp` and `token_usage`: of those the largest counts.
+    """
     if isinstance(value, bool):
         return {}
     if isinstance(value, (int, float)):
@@ -156,6 +159,6 @@ def flatten(value: object, prefix: str = "") -> dict[str, float]:
     elif isinstance(value, list):
         for item in value:
             for key, number in flatten(item, prefix).items():
-                is_time = key.endswith("timestamp")
-                flat[key] = max(flat.get(key, number), number) if is_time else flat.get(key, 0.0) + number
+                is_level = key.endswith(("timestamp", "usage"))
+                flat[key] = max(flat.get(key, number), number) if is_level else flat.get(key, 0.0) + number
     return flat

@@ -72,3 +72,39 @@ def test_a_frozen_gauge_denies_nothing(steps: int, is_known: bool) -> None:
     of = case(now=EMPTY.replace("total 70", f"total {steps}"))
     answer = stalled(of, prefill(of), Gauge.BOOTSTRAP)
     assert (answer.is_true, answer.is_false) == (False, is_known)
+
+
+def series(name: str, *rows: tuple[str, float]) -> str:
+    """Return samples of one series."""
+    return "".join(f"{name}{{{labels}}} {value}\n" for labels, value in rows)
+
+
+QUEUE = "sglang:num_prefill_bootstrap_queue_reqs"
+
+
+@pytest.mark.parametrize(
+    ("scrape", "gauge", "value"),
+    [
+        (series(QUEUE, ('tp_rank="0",pp_rank="0"', 3), ('tp_rank="1",pp_rank="0"', 3)), Gauge.BOOTSTRAP, 3),
+        (series(QUEUE, ('tp_rank="0",pp_rank="0"', 3), ('tp_rank="0",pp_rank="1"', 2)), Gauge.BOOTSTRAP, 3),
+        (series(QUEUE, ('dp_rank="0",tp_rank="0"', 3), ('dp_rank="1",tp_rank="1"', 2)), Gauge.BOOTSTRAP, 5),
+        (series(QUEUE, ('priority=""', 5), ('priority="0"', 2), ('priority="9"', 3)), Gauge.BOOTSTRAP, 5),
+        (series(QUEUE, ('priority="0"', 2), ('priority="9"', 3)), Gauge.BOOTSTRAP, 5),
+        (series("vllm:num_requests_running", ('engine="0"', 4), ('engine="1"', 6)), Gauge.RUNNING, 10),
+        (series("sglang:token_usage", ('dp_rank="0"', 0.4), ('dp_rank="1"', 0.7)), Gauge.KV_USAGE, 0.7),
+    ],
+)
+def test_what_several_ranks_tell_of_the_same_requests_counts_once(scrape: str, gauge: Gauge, value: float) -> None:
+    """Ranks of one replica and the parts of a whole are no more requests; replicas and engines are."""
+    reading = prefill(case(before=scrape, now=scrape)).gauge(gauge)
+    assert reading is not None and reading.value == value
+
+
+def test_use_in_the_load_report_is_that_of_the_fullest_rank() -> None:
+    """Requests of data-parallel ranks add up, shares of memory do not."""
+    report = json.loads(loads(3, usage=0.6))
+    report["loads"] += json.loads(loads(2, usage=0.9))["loads"]
+    view = prefill(case(p__loads_json=json.dumps(report)))
+    usage, queue = view.gauge(Gauge.KV_USAGE), view.gauge(Gauge.BOOTSTRAP)
+    assert usage is not None and queue is not None
+    assert (usage.value, queue.value) == (0.9, 5.0)
