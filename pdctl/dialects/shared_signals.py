@@ -175,10 +175,11 @@ PATTERNS = (
     Pattern(Event.STARTED, r".{0,60}?Started container", "Started container", source="kubelet"),
     Pattern(
         Event.TERMINATED,
-        r".{0,40}?(?:[Rr]eceived (?:signal )?(?:SIGTERM|15)|SIGTERM received|caught SIGTERM|got SIGTERM)",
+        r".{0,40}?(?:[Rr]eceived (?:signal )?SIGTERM|SIGTERM received|caught SIGTERM|got SIGTERM)",
         "SIGTERM",
         source="process managers",
     ),
+    Pattern(Event.TERMINATED, r".{0,40}?[Rr]eceived signal 15\b", "signal 15", source="process managers"),
     # start-up lines many servers share
     Pattern(
         Event.LOADING,

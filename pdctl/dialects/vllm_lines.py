@@ -121,7 +121,7 @@ PATTERNS = (
     ),
     Pattern(
         Event.TRANSFER_DEADLINE,
-        r"registration for request \S+ timed out after (?P<seconds>[\d.]+)s",
+        r"(?:\w+: )?registration for request \S+ timed out after (?P<seconds>[\d.]+)s",
         "without a push completion",
         "0.24.0-",
         f"{_NIXL}",

@@ -50,7 +50,7 @@ def _short_setting(case: Case, view: InstanceView) -> Answer:
     for key, value in (source.env if source else {}).items():
         if "TIMEOUT" not in key.upper():
             continue
-        seconds = float(value) / (1000 if key.endswith("_ms") else 1) if value.replace(".", "").isdigit() else None
+        seconds = _seconds_of(key, value)
         if seconds is not None and seconds < 300 and _near(view, seconds):
             return yes(
                 f"{view.name} has {key}={value}, and requests end after it",
@@ -60,6 +60,15 @@ def _short_setting(case: Case, view: InstanceView) -> Answer:
                 "s",
             )
     return unknown("no timeout that was set fits the ends")
+
+
+def _seconds_of(key: str, value: str) -> float | None:
+    """Return a setting as seconds; its name tells where it is milliseconds. None for what is no number."""
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return number / (1000 if key.upper().endswith("_MS") else 1)
 
 
 def _near(view: InstanceView, seconds: float) -> bool:

@@ -20,6 +20,15 @@ LINES = (
     # vLLM 0.10.2, and 0.11.0 and later
     ("No available shared memory broadcast block found in 60 second.", Event.WORKER_SILENT),
     ("No available shared memory broadcast block found in 60 seconds. This typically happens", Event.WORKER_SILENT),
+    # vLLM 0.24.0 and later: the watchdog of a push; the class's name came later
+    ("registration for request cmpl-7 timed out after 30.0s without a push completion", Event.TRANSFER_DEADLINE),
+    (
+        "NixlPushConnector: registration for request cmpl-7 timed out after 30.0s without a push completion",
+        Event.TRANSFER_DEADLINE,
+    ),
+    # process managers
+    ("Received signal 15, shutting down", Event.TERMINATED),
+    ("received SIGTERM, shutting down", Event.TERMINATED),
     # vLLM 0.33.0
     ("vLLM server version 0.33.0, serving model smol", Event.STARTED),
     ("GPU + host KV cache size: 46,592 tokens, Maximum concurrency for 1,024 tokens", Event.KV_POOL_SIZE),
@@ -38,6 +47,12 @@ def test_what_a_release_prints_is_understood(message: str, event: Event) -> None
     """Each line is an event of its class."""
     found, _ = LogReader(is_router=False).read([LogLine(1, datetime(2026, 11, 30, tzinfo=UTC), "", message, "log.txt")])
     assert event in [item.event for item in found]
+
+
+def test_fifteen_of_something_is_no_signal() -> None:
+    """`Received 15 requests` ends nobody."""
+    line = LogLine(1, None, "", "Received 15 requests, none with SIGTERM handlers", "x")
+    assert LogReader(is_router=False).read([line])[0] == []
 
 
 def test_a_failed_transfer_tells_its_request_and_state() -> None:
