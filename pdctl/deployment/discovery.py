@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -14,6 +13,7 @@ from pdctl.collect.http import InstanceClient
 from pdctl.deployment.identify import ASKING, Address, Found, Worker, identify, untold
 from pdctl.deployment.model import Deployment, Instance, Role
 from pdctl.errors import CannotTell, NotProven, UsageError
+from pdctl.evidence.urls import host_of
 
 
 class Discovery(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,11 +46,11 @@ def discover(
         found = _answering(asked, must_answer=must_answer)
         progress(f"{len(found)} of {len(addresses)} addresses are engines or routers")
         revealed = _revealed(found, {item.url for item in addresses})
-        trusted = {urlsplit(item.url).hostname for item in addresses}
+        trusted = {host_of(item.url) for item in addresses}
         notes = []
         for more in pool.map(
             # The key goes only where the operator sent it: a router may name any host.
-            lambda item: _ask_or_error(item, key if urlsplit(item.url).hostname in trusted else None, ca_file),
+            lambda item: _ask_or_error(item, key if host_of(item.url) in trusted else None, ca_file),
             revealed,
         ):
             if isinstance(more, Found):

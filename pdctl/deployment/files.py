@@ -7,12 +7,12 @@ import re
 import tomllib
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
 from pdctl.deployment.model import Deployment, Instance
 from pdctl.errors import PdctlError, UsageError
+from pdctl.evidence.urls import is_base_url
 from pdctl.hosts.host import LOCAL
 from pdctl.hosts.remote import argv_of
 
@@ -175,7 +175,7 @@ def _rules(instance: Instance, names: set[str], urls: set[str]) -> list[tuple[st
             "systemd or none on another host: a shim runs on this machine only",
             instance.manager != "shim" or instance.host == LOCAL,
         ),
-        ("url", instance.url, "http://HOST:PORT or https://HOST:PORT", _is_url(instance.url)),
+        ("url", instance.url, "http://HOST:PORT or https://HOST:PORT", is_base_url(instance.url)),
         ("url", instance.url, "used once", instance.url.rstrip("/") not in urls),
         ("tp", instance.tp, "at least 1", instance.tp is None or instance.tp >= 1),
         ("bootstrap_port", port, "between 1 and 65535", port is None or 0 < port < 65536),
@@ -192,14 +192,6 @@ def _is_host(name: str) -> bool:
     try:
         return name == LOCAL or bool(argv_of(name))
     except UsageError:
-        return False
-
-
-def _is_url(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
         return False
 
 

@@ -10,10 +10,11 @@ import msgspec
 
 from pdctl.collect.http import Answer, InstanceClient, Outcome, Timeouts
 from pdctl.deployment.model import Role
-from pdctl.dialects.answers import Answers, Scalar
+from pdctl.dialects.answers import Answers, Scalar, json_value
 from pdctl.dialects.catalogue import WORKERS_PATH, asked_paths, recognise
 from pdctl.dialects.family import Dialect, Kind, first
 from pdctl.errors import NotProven, UsageError
+from pdctl.evidence.urls import is_base_url
 
 ASKING = Timeouts(connect_s=2.0, read_s=3.0, write_s=2.0, total_s=4.0)
 """SGLang's /server_info asks the scheduler and hangs with it, so no answer is waited for long."""
@@ -49,10 +50,6 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     """Of a router."""
 
 
-class _WorkerList(msgspec.Struct, frozen=True):
-    workers: list[Worker]
-
-
 def parse_address(text: str) -> Address:
     """Return the address behind an argument `[ROLE=]URL`; `HOST:PORT` means http. Raises UsageError."""
     word, is_role, rest = text.partition("=")
@@ -60,17 +57,19 @@ def parse_address(text: str) -> Address:
     role = roles.get(word) if is_role else None
     given = rest if role is not None else text
     url = given if "://" in given else f"http://{given}"
-    try:
-        parts = urlsplit(url)
-        is_right = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_right = False
-    if not is_right or parts.path.strip("/") or parts.query or parts.fragment or parts.username:
-        raise UsageError(
-            f"{text!r} is not an instance's address",
-            "write http://HOST:PORT, with the role before it where no endpoint tells: decode=http://HOST:PORT",
-        )
+    if not is_base_url(url):
+        raise _no_address(text)
+    parts = urlsplit(url)
+    if parts.path.strip("/") or parts.query or parts.fragment or parts.username:
+        raise _no_address(text)
     return Address(f"{parts.scheme}://{parts.netloc.lower()}", role)
+
+
+def _no_address(text: str) -> UsageError:
+    return UsageError(
+        f"{text!r} is not an instance's address",
+        "write http://HOST:PORT, with the role before it where no endpoint tells: decode=http://HOST:PORT",
+    )
 
 
 def identify(address: Address, client: InstanceClient) -> Found:
@@ -131,10 +130,17 @@ def untold(item: Found) -> tuple[str, ...]:
 
 
 def _workers(answers: Answers) -> tuple[Worker, ...]:
+    """Return the rows that name an address that can be asked; another costs itself only."""
+    listed = json_value(answers.get(WORKERS_PATH, b""), ("workers",))
+    rows = (_worker(row) for row in (listed if isinstance(listed, list) else []))
+    return tuple(row for row in rows if row is not None and is_base_url(row.url))
+
+
+def _worker(row: object) -> Worker | None:
     try:
-        return tuple(msgspec.json.decode(answers.get(WORKERS_PATH, b""), type=_WorkerList).workers)
-    except msgspec.DecodeError:
-        return ()
+        return msgspec.convert(row, Worker)
+    except msgspec.ValidationError:
+        return None
 
 
 def _role(dialect: Dialect, word: str | None) -> Role | None:
@@ -154,5 +160,5 @@ def _text(value: Scalar | None) -> str | None:
 def _number(value: Scalar | None) -> int | None:
     try:
         return None if value is None else int(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None

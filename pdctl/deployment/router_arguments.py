@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from urllib.parse import urlsplit
 
 from pdctl.deployment.layout import LOOPBACK
 from pdctl.deployment.model import Instance, Role
+from pdctl.evidence.urls import host_of, is_base_url
 
 _ROLES = (("--prefill", Role.PREFILL), ("--decode", Role.DECODE))
 _ADDRESSES = (*(flag for flag, _ in _ROLES), "--worker-urls")
@@ -40,7 +40,7 @@ def missing(told: dict[str, Role], engines: Sequence[Instance]) -> list[Instance
     return [
         Instance(name="", role=role, dialect=min(families), url=url)
         for url, role in told.items()
-        if url not in known and urlsplit(url).hostname in LOOPBACK
+        if url not in known and is_base_url(url) and host_of(url) in LOOPBACK
     ]
 
 

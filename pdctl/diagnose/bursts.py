@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
-from pdctl.diagnose.events import Occurrence
+from pdctl.diagnose.events import Occurrence, number_of
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Counter, Event
@@ -121,16 +121,11 @@ def _seconds(item: Occurrence) -> float | None:
     text = item.group("reason") or item.text
     marker = "timed out after "
     if item.group("ms"):
-        return float(item.group("ms")) / 1000
+        milliseconds = number_of(item.group("ms"))
+        return None if milliseconds is None else milliseconds / 1000
     if item.group("seconds"):
-        return float(item.group("seconds"))
-    if marker not in text:
-        return None
-    number = text.partition(marker)[2].partition("s")[0].strip()
-    try:
-        return float(number)
-    except ValueError:
-        return None
+        return number_of(item.group("seconds"))
+    return number_of(text.partition(marker)[2].partition("s")[0]) if marker in text else None
 
 
 def room_failures(view: InstanceView, *words: str) -> tuple[Occurrence, ...]:

@@ -45,7 +45,7 @@ _MASK = re.compile(r"\b[0-9a-f-]{8,}\b|\d+")
 _SPELLED = re.compile(r"\\.|\[[^\]]*\]|\{[^}]*\}|\(\?P<\w+>|(\d+)")
 """The numbers that an expression spells out; what stands before the group is not one."""
 _PAIR = re.compile(r"([#\w][^:,\[\]]*?): ([^,]+)")
-_THROUGHPUT = re.compile(r"throughput: (\d+\.\d+)")
+_THROUGHPUT = re.compile(r"throughput: ([\d.]+\d)")
 _ECHO = re.compile(ECHO)
 _QUOTED = re.compile(QUOTED)
 
@@ -120,20 +120,21 @@ def _levels(row: Batch, match: re.Match[str], message: str) -> tuple[dict[Gauge,
         gauge = row.keys.get(key.strip(" ."))
         if gauge is None or value is None:
             continue
-        number = _number(value)
+        number = number_of(value)
         if number is not None:
             levels[gauge] = number / 100 if key == "kv_percent" else number
     if row.is_step:
         return levels, True
-    return levels, any(float(value) > 0 for value in _THROUGHPUT.findall(message)) or _moves(message)
+    return levels, _moves(message)
 
 
 def _moves(message: str) -> bool:
     """Return whether a periodic report shows tokens per second above zero."""
-    return any(float(value) > 0 for value in re.findall(r"throughput: ([\d.]+\d)", message))
+    return any((number_of(value) or 0.0) > 0 for value in _THROUGHPUT.findall(message))
 
 
-def _number(text: str) -> float | None:
+def number_of(text: str) -> float | None:
+    """Return a number as an engine prints it, `46,592` too; None for what is none."""
     try:
         return float(text.strip().replace(",", ""))
     except ValueError:

@@ -74,7 +74,7 @@ class Folder:
             return {}
         try:
             return flatten(msgspec.json.decode(data))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as error:
             self.problems.append(Problem(Place(f"{self._name}/{name}"), f"is not JSON: {error}"))
             return {}
 

@@ -47,5 +47,5 @@ def room_list(data: bytes, file: str) -> tuple[RoomList | None, tuple[Problem, .
     """Return the list of a file."""
     try:
         return msgspec.json.decode(data, type=RoomList), ()
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return None, (Problem(Place(file), f"is no list of rooms: {error}"),)

@@ -32,7 +32,7 @@ def server_info(data: bytes, file: str) -> tuple[ServerInfo | None, tuple[Proble
     """Return what an answer says."""
     try:
         body = msgspec.json.decode(data, type=_Body)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return None, (Problem(Place(file), f"is no answer of /server_info: {error}"),)
     page_size = None if body.page_size is None else str(body.page_size)
     made = ServerInfo(file=file, page_size=page_size, kv_cache_dtype=body.kv_cache_dtype, contract=body.contract or {})

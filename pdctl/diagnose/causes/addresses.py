@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-from urllib.parse import urlsplit
 
 from pdctl.diagnose.analyzer import (
     DEATHS,
@@ -23,28 +22,16 @@ from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event
 from pdctl.evidence.records import Place
+from pdctl.evidence.urls import host_of
 
 _EXPLAINS = (*FAILURES, *STALLS, *DEATHS, Symptom.UNHEALTHY)
-
-
-def host_of(url: str) -> str:
-    """Return the host of a URL or `host:port`."""
-    return urlsplit(url if "://" in url else f"//{url}").hostname or ""
-
-
-def port_of(url: str) -> int | None:
-    """Return the port of a URL or `host:port`."""
-    try:
-        return urlsplit(url if "://" in url else f"//{url}").port
-    except ValueError:
-        return None
 
 
 def bootstrap_port(view: InstanceView) -> int | None:
     """Return the port a prefill was told to open its registry on."""
     source = view.raw.source
     flag = source.flag("--disaggregation-bootstrap-port") if source else None
-    return int(flag) if flag and flag.isdigit() else view.raw.bootstrap_port
+    return int(flag) if flag and flag.isdecimal() else view.raw.bootstrap_port
 
 
 def announced_ports(router: InstanceView) -> dict[str, int]:
@@ -53,7 +40,7 @@ def announced_ports(router: InstanceView) -> dict[str, int]:
     return {
         host_of(flags[index + 1]): int(flags[index + 2])
         for index, word in enumerate(flags)
-        if word == "--prefill" and index + 2 < len(flags) and flags[index + 2].isdigit()
+        if word == "--prefill" and index + 2 < len(flags) and flags[index + 2].isdecimal()
     }
 
 

@@ -7,7 +7,6 @@ import re
 from pdctl.diagnose.analyzer import EVERYONE, Analyzer, proves, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
-from pdctl.diagnose.causes.addresses import host_of, port_of
 from pdctl.diagnose.causes.registries import EXPLAINS
 from pdctl.diagnose.hidden import bypassed, prefill_unused
 from pdctl.diagnose.limits import LIMITS
@@ -15,6 +14,7 @@ from pdctl.diagnose.predicates import logged
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Counter, Event
 from pdctl.evidence.records import Place
+from pdctl.evidence.urls import host_of, port_of
 
 
 def _dials_elsewhere(case: Case, view: InstanceView) -> Answer:

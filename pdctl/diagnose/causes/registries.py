@@ -8,11 +8,11 @@ from pdctl.diagnose.analyzer import FAILURES, STALLS
 from pdctl.diagnose.answer import Answer, Kind, unknown, yes
 from pdctl.diagnose.bodies import json
 from pdctl.diagnose.case import Case
-from pdctl.diagnose.causes.addresses import host_of, port_of
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.symptoms import Symptom
 from pdctl.diagnose.view import InstanceView
 from pdctl.evidence.records import Get, Place
+from pdctl.evidence.urls import host_of, port_of
 
 EXPLAINS = (
     *STALLS,

@@ -15,6 +15,7 @@ from pdctl.diagnose.answer import Answer, Kind, unknown, yes
 from pdctl.diagnose.bursts import quantised, room_failures
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.work_signs import batches_go_on
+from pdctl.diagnose.events import number_of
 from pdctl.diagnose.limits import LIMITS
 from pdctl.diagnose.rooms import cut_short
 from pdctl.diagnose.symptoms import Symptom
@@ -64,11 +65,8 @@ def _short_setting(case: Case, view: InstanceView) -> Answer:
 
 def _seconds_of(key: str, value: str) -> float | None:
     """Return a setting as seconds; its name tells where it is milliseconds. None for what is no number."""
-    try:
-        number = float(value)
-    except ValueError:
-        return None
-    return number / (1000 if key.upper().endswith("_MS") else 1)
+    number = number_of(value)
+    return None if number is None else number / (1000 if key.upper().endswith("_MS") else 1)
 
 
 def _near(view: InstanceView, seconds: float) -> bool:

@@ -6,12 +6,12 @@ from pdctl.diagnose.analyzer import EVERYONE, Analyzer, proves, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.bodies import json
 from pdctl.diagnose.case import Case
-from pdctl.diagnose.causes.addresses import host_of, port_of
 from pdctl.diagnose.causes.registries import EXPLAINS, serving, workers_listed
 from pdctl.diagnose.predicates import logged
 from pdctl.diagnose.view import InstanceView
 from pdctl.dialects.signals import Event
 from pdctl.evidence.records import Place
+from pdctl.evidence.urls import host_of, port_of
 
 
 def _listed(view: InstanceView) -> list[tuple[str, str]]:
@@ -28,7 +28,8 @@ def _models_of(view: InstanceView) -> tuple[str, ...]:
     answer = view.get("/v1/models")
     body = json(answer.body) if answer else None
     rows = body.get("data") if isinstance(body, dict) else None
-    return tuple(str(row["id"]) for row in rows or () if isinstance(row, dict) and row.get("id"))
+    listed = rows if isinstance(rows, list) else []
+    return tuple(str(row["id"]) for row in listed if isinstance(row, dict) and row.get("id"))
 
 
 def _is_other_model(model: str, own: tuple[str, ...], listed: list[str]) -> bool:
@@ -107,13 +108,18 @@ def _missing_though_alive(case: Case, view: InstanceView) -> Answer:
 
 
 def _missing_types(body: object) -> list[str]:
-    if isinstance(body, dict):
-        own = body.get("missing_worker_types")
-        found = [str(item) for item in own] if isinstance(own, list) else []
-        return found + [item for value in body.values() for item in _missing_types(value)]
-    if isinstance(body, list):
-        return [item for value in body for item in _missing_types(value)]
-    return []
+    """Return what an answer, however deep, says is missing."""
+    found: list[str] = []
+    rest = [body]
+    while rest:
+        value = rest.pop(0)
+        if isinstance(value, dict):
+            own = value.get("missing_worker_types")
+            found += [str(item) for item in own] if isinstance(own, list) else []
+            rest += value.values()
+        elif isinstance(value, list):
+            rest += value
+    return found
 
 
 def _lease_lost(case: Case, view: InstanceView) -> Answer:

@@ -58,7 +58,7 @@ def _small_admission(case: Case, view: InstanceView) -> Answer:
     for flag in ("--max-num-seqs", "--max-running-requests"):
         value = source.flag(flag) if source else None
         running = level(view, Gauge.RUNNING)
-        if value and value.isdigit() and int(value) <= 16:
+        if value and value.isdecimal() and int(value) <= 16:
             return yes(
                 f"{view.name} admits {value} at a time ({running or 0:g} run)",
                 Kind.SOURCE,

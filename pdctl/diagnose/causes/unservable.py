@@ -7,6 +7,7 @@ import re
 from pdctl.diagnose.analyzer import ENGINES, STALLS, Analyzer, proves, requires, suggests
 from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
+from pdctl.diagnose.events import number_of
 from pdctl.diagnose.predicates import (
     kv_usage,
     level,
@@ -44,7 +45,7 @@ def _pool_tokens(view: InstanceView) -> float | None:
     if reading is not None:
         return reading.value
     found = view.events(Event.KV_POOL_SIZE)
-    return float(found[-1].group("tokens").replace(",", "")) if found else None
+    return number_of(found[-1].group("tokens")) if found else None
 
 
 _MAX_TOKENS = re.compile(r"max_tokens=(\d+)")

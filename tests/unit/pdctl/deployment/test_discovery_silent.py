@@ -9,7 +9,7 @@ from pdctl.deployment.identify import Address
 from pdctl.deployment.model import Role
 from pdctl.errors import CannotTell, NotProven
 from tests.fakes.bad_http import BadServer
-from tests.fakes.families import sglang
+from tests.fakes.families import sglang, smg
 
 
 def test_one_that_hangs_is_no_fault_of_pdctl() -> None:
@@ -46,3 +46,17 @@ def test_where_all_hang_nothing_is_known() -> None:
             discover([Address(item.url, Role.DECODE) for item in (one, other)], must_answer=False)
         assert one.url in caught.value.message
         assert other.url in caught.value.message
+
+
+def test_a_worker_whose_address_is_none_costs_itself_only() -> None:
+    """What a router lists is not ours: rows that name no address, and rows of another shape, are left out."""
+    with sglang("prefill") as prefill, sglang("decode") as decode:
+        rows: list[dict[str, object]] = [
+            {"url": "http://[::1", "worker_type": "prefill"},
+            {"url": "http://192.0.2.1:99999", "worker_type": "decode"},
+            {"url": 5},
+            {"url": decode.url, "worker_type": "decode"},
+        ]
+        with smg(rows) as router:
+            found = discover([Address(prefill.url), Address(router.url)])
+    assert [one.url for one in found.deployment.instances] == [prefill.url, router.url, decode.url]
