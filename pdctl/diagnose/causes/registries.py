@@ -56,16 +56,18 @@ def shuns_the_living(case: Case, view: InstanceView) -> Answer:
     """
     place = Place(f"{view.name}/http.toml", pointer="/workers is_healthy")
     now, before = (_shunned(case, gets) for gets in (view.raw.gets, view.raw.gets_prev))
-    for role in {one.role for one in now}:
+    may_have_to_wait: Answer | None = None
+    for role in sorted({one.role for one in now}):
         workers = [one for one in case.engines if one.role == role]
         if not all(one in now and one in before and one.health == 200 and serving(one) for one in workers):
             continue
         youngest = min((one.age_of_process_s or 0.0 for one in workers), default=0.0)
         text = f"{view.name} counts {workers[0].name} unhealthy, which says that it is well"
         if youngest < LIMITS.readmission_s:
-            return unknown(f"{text}, but may have begun since the router looked")
+            may_have_to_wait = unknown(f"{text}, but may have begun since the router looked")
+            continue
         return yes(text, Kind.HTTP, place, len(workers))
-    return unknown(f"{view.name} does not say that it shuns a worker that is well")
+    return may_have_to_wait or unknown(f"{view.name} does not say that it shuns a worker that is well")
 
 
 def _shunned(case: Case, gets: Iterable[Get]) -> list[InstanceView]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pdctl.diagnose.case import Case
+from pdctl.diagnose.causes.registries import shuns_the_living
 from pdctl.diagnose.report import Report
 from tests.unit.pdctl.diagnose import incident as make
 
@@ -89,3 +91,21 @@ def test_a_router_that_never_lets_a_worker_in_again_is_named() -> None:
 def test_otherwise_the_router_is_not_blamed(but: dict[str, bool]) -> None:
     """It may have to look again, it does look, or it is right."""
     assert "PD0801" not in [cause.code for cause in report(**but).firm]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("young", ["p", "d"])
+def test_a_role_that_may_have_to_wait_hides_no_other(young: str) -> None:
+    """One side began a moment ago, the other is shunned for an hour: in whatever order they are looked at."""
+    rows = ",".join(
+        f'{{"url":"http://192.0.2.{host}:8{host}00","worker_type":"{role}","is_healthy":false}}'
+        for host, role in ((1, "prefill"), (2, "decode"))
+    )
+    files = {f"r/http{kind}.toml": gets(("/workers", 200, f'{{"workers":[{rows}]}}')) for kind in ("", ".prev")}
+    for name in ("p", "d"):
+        began = JUST_NOW if name == young else LONG_AGO
+        files[f"{name}/process.toml"] = f'[[process]]\npid = 5\nstate = "S"\nstarted_at = {began}\n'
+        files[f"{name}/http.toml"] = gets(("/health", 200, ""))
+    case = Case(make.evidence(TOPOLOGY, **files))
+    answer = shuns_the_living(case, case.routers[0])
+    assert answer.is_true
+    assert f"counts {'d' if young == 'p' else 'p'} unhealthy" in answer.text
