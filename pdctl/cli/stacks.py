@@ -25,8 +25,8 @@ def stacks(
     """Show where every thread of the engines is, without stopping them (but for --native).
 
     Reads each Python process of the engines by py-spy. With --native one instance after the other stands still: name
-    the one that is stalled. A stopped process is read too and stays
-    stopped; one that somebody else traces is left alone. Nothing of requests is shown: no arguments, no locals.
+    the one that is stalled. A stopped process is read too and stays stopped; one that somebody else traces is left
+    alone. Nothing of requests is shown: no arguments, no locals.
 
     \b
     Examples:

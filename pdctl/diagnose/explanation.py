@@ -16,9 +16,9 @@ class Undecided(msgspec.Struct, frozen=True):
 
     codes: tuple[str, ...]
     check: str
+    """The cheapest predicate that would separate them."""
     instance: str
     """Where to look."""
-    """The cheapest predicate that would separate them."""
 
 
 class Explanation(msgspec.Struct, frozen=True):
