@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 import traceback
 from collections.abc import Sequence
@@ -113,6 +114,9 @@ def command_tree() -> click.Command:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; every failure is one message on stderr."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # What this terminal's encoding cannot say, in a report or an engine's words, must not cost the rest.
+        sys.stdout.reconfigure(errors="replace")
     try:
         outcome = command_tree().main(arguments, prog_name="pdctl", standalone_mode=False)
     except PdctlError as error:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _STYLES = {"wedged": "bold red", "failing": "red", "degraded": "yellow", "healthy": "green", "not_a_wedge": "green"}
+_CANARY_STYLES = {True: "", None: "yellow", False: "red"}
 LINES_MOST = 3
 """Causes and symptoms below the table: the first ones decide."""
 
@@ -80,7 +81,7 @@ def _below(sight: Sight) -> list[Text]:
 
     words = [f"{item.code} {item.label}, {item.instance}: {item.message}" for item in sight.causes]
     lines = [Text(text, overflow="fold") for text in (words or list(sight.symptoms))[:LINES_MOST]]
-    return lines + [Text(_canary(one, sight), style="" if one.passed else "red") for one in sight.canaries]
+    return lines + [Text(_canary(one, sight), style=_CANARY_STYLES[one.passed]) for one in sight.canaries]
 
 
 def _canary(one: CanarySight, sight: Sight) -> str:

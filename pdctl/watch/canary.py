@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
 import msgspec
@@ -92,10 +92,18 @@ class Canary:
     def results(self) -> tuple[ProbeResult, ...]:
         """Return what is evidence now: the last result of each way, newest last, and one that is overdue."""
         now = self._clock()
-        late = self._overdue(now)
-        ended = sorted((item for item in self._landed.values() if self._tells(item, now)), key=lambda one: one.ended_at)
-        results = (item.result for item in ended)
-        return tuple(results) if late is None else (*(one for one in results if one.via != late.via), late)
+        return self._with_overdue(now, (item for item in self._landed.values() if self._tells(item, now)))
+
+    @property
+    def last(self) -> tuple[ProbeResult, ...]:
+        """Return the last result of each way: one that failed until another ended there, however long ago it was."""
+        now = self._clock()
+        is_last = (
+            item
+            for item in self._landed.values()
+            if item.result.verdict is not Verdict.PROVEN or self._tells(item, now)
+        )
+        return self._with_overdue(now, is_last)
 
     def tick(self, *, is_suspicious: bool, suspects: Collection[str] = ()) -> None:
         """Send a canary if one is due and none is under way. Returns at once: a thread waits for the answer."""
@@ -128,6 +136,11 @@ class Canary:
         """Give a canary under way a moment to end; its legs outlive us otherwise, and do no harm."""
         if self._thread is not None:
             self._thread.join(CLOSE_S)
+
+    def _with_overdue(self, now: float, landed: Iterable[_Landed]) -> tuple[ProbeResult, ...]:
+        late = self._overdue(now)
+        results = (item.result for item in sorted(landed, key=lambda one: one.ended_at))
+        return tuple(results) if late is None else (*(one for one in results if one.via != late.via), late)
 
     def _tells(self, item: _Landed, now: float) -> bool:
         proof_s = PROOF_TURNS * len(self._ways) * self._every_s

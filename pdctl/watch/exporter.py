@@ -27,8 +27,12 @@ _INSTANCE: tuple[tuple[str, str, Callable[[InstanceSight], float | None]], ...] 
 )
 """Metric, help, and where it stands; what is unknown is left out, never 0."""
 
-_CANARY: tuple[tuple[str, str, Callable[[CanarySight], float]], ...] = (
-    ("canary_passed", "1 where the last canary proved the way.", lambda one: float(one.passed)),
+_CANARY: tuple[tuple[str, str, Callable[[CanarySight], float | None]], ...] = (
+    (
+        "canary_passed",
+        "1 where the last canary proved the way, 0 where it failed; none where it was answered and proved nothing.",
+        lambda one: None if one.passed is None else float(one.passed),
+    ),
     ("canary_seconds", "Duration of the last canary.", lambda one: one.took_ms / 1000),
     ("canary_timestamp_seconds", "Unix time at which the last canary was sent.", lambda one: one.at),
 )
@@ -75,7 +79,8 @@ class Exporter(Collector):
 
     def _canaries(self, sight: Sight) -> Iterator[Metric]:
         for name, text, value_of in _CANARY:
-            yield self._gauge(name, text, ("via",), [((one.via,), value_of(one)) for one in sight.canaries])
+            rows = [((one.via,), value) for one in sight.canaries if (value := value_of(one)) is not None]
+            yield self._gauge(name, text, ("via",), rows)
 
     def _gauge(
         self, name: str, text: str, labels: tuple[str, ...], rows: Iterable[tuple[tuple[str, ...], float]]

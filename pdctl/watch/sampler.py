@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
@@ -32,6 +33,8 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     """What all instances said at one moment."""
 
     at: datetime
+    clock_s: float
+    """When it was taken by the clock that never jumps; only between samples of one watch does it mean anything."""
     files: Mapping[str, bytes]
     """`INSTANCE/FILE` -> content, under the names of an incident's first sample."""
     took_s: float
@@ -51,7 +54,7 @@ class Sampler:
 
     async def take(self) -> Sample:
         """Ask all at once; a hung instance costs `GET_S`, all of them together `DEADLINE_S` at most."""
-        at, sent = records.now(), self._fetcher.requests
+        at, clock_s, sent = records.now(), time.monotonic(), self._fetcher.requests
         context = Context(
             fetcher=self._fetcher,
             deadline=Deadline(DEADLINE_S),
@@ -67,8 +70,8 @@ class Sampler:
         for name in self._silent - silent:
             self._fetcher.hurry(name, None)
         self._silent = silent
-        took_s = round((records.now() - at).total_seconds(), 3)
-        return Sample(at=at, files=files, took_s=took_s, requests=self._fetcher.requests - sent)
+        took_s = round(time.monotonic() - clock_s, 3)
+        return Sample(at=at, clock_s=clock_s, files=files, took_s=took_s, requests=self._fetcher.requests - sent)
 
     async def _processes(self, names: Collection[str], context: Context) -> dict[str, bytes]:
         """Return what their hosts say of instances that do not answer: stopped, gone, or busy.

@@ -63,7 +63,8 @@ class CanarySight(msgspec.Struct, frozen=True, kw_only=True):
     """The last canary of one way."""
 
     via: str
-    passed: bool
+    passed: bool | None
+    """None: it was answered, and neither proven nor refuted."""
     at: float
     """Unix time at which it was sent."""
     took_ms: float

@@ -12,17 +12,17 @@ from pdctl.deployment.model import Deployment
 from pdctl.deployment.state import StateFolder
 from pdctl.diagnose.diagnosis import diagnose
 from pdctl.diagnose.report import Report
-from pdctl.diagnose.verdict import Verdict
+from pdctl.diagnose.verdict import Verdict as Judged
 from pdctl.evidence.model import Evidence
 from pdctl.hosts.hosts import Hosts
-from pdctl.probe import ProbeResult
+from pdctl.probe import ProbeResult, Verdict
 from pdctl.watch.canary import Canary
 from pdctl.watch.sampler import Sampler
 from pdctl.watch.sight import CanarySight, InstanceSight, Sight, findings, instance_sights
 from pdctl.watch.window import PATIENCE_S, STILL_S, Window
 
 DEFAULT_INTERVAL_S = 2.0
-_SUSPICIOUS = (Verdict.UNKNOWN, Verdict.WEDGED, Verdict.FAILING)
+_SUSPICIOUS = (Judged.UNKNOWN, Judged.WEDGED, Judged.FAILING)
 """Where a request would tell more than the samples do."""
 
 Show = Callable[[Sight], None]
@@ -32,7 +32,7 @@ class Confirmation:
     """Holds the verdict that two consecutive judgements agreed on, so that one odd sample alarms nobody."""
 
     def __init__(self) -> None:
-        self.verdict: str = Verdict.UNKNOWN
+        self.verdict: str = Judged.UNKNOWN
         self.since: datetime | None = None
         self._last: tuple[str, datetime | None] | None = None
 
@@ -77,16 +77,16 @@ class Watcher:
             instances=instances,
             causes=findings(report),
             symptoms=tuple(row.text for row in report.symptoms),
-            canaries=tuple(_canary(result) for result in probes),
+            canaries=tuple(_canary(result) for result in (self.canary.last if self.canary else ())),
         )
 
     def _judge(self, evidence: Evidence, probes: Sequence[ProbeResult]) -> Report:
         """Return the report over patience; where a canary failed and it is no wedge, that over the shorter span."""
         report = diagnose(evidence, self._deployment.name)
-        if report.verdict == Verdict.WEDGED or all(result.verdict == "proven" for result in probes):
+        if report.verdict == Judged.WEDGED or all(result.verdict is Verdict.PROVEN for result in probes):
             return report
         still = diagnose(self._window.evidence(probes, STILL_S), self._deployment.name)
-        return still if still.verdict == Verdict.WEDGED else report
+        return still if still.verdict == Judged.WEDGED else report
 
     def _prompt(self, canary: Canary, report: Report, instances: Sequence[InstanceSight]) -> None:
         """Let the canary know what is suspicious. Users' tokens prove more than ours; one more would only be load."""
@@ -120,7 +120,7 @@ async def watch(
 def _canary(result: ProbeResult) -> CanarySight:
     return CanarySight(
         via=result.via,
-        passed=result.verdict == "proven",
+        passed={Verdict.PROVEN: True, Verdict.NOT_PROVEN: False}.get(result.verdict),
         at=result.at,
         took_ms=result.took_ms,
         why=result.why,

@@ -18,6 +18,8 @@ PATIENCE_S = LIMITS.patience_s
 """A stall is certain once the samples span it."""
 STILL_S = 4.0
 """What stands while a canary waits is seen over a shorter span: the canary's own prompt makes prefill move first."""
+STEP_S = 1.0
+"""More than that between the two clocks of two samples, and the wall clock was set, or the machine slept."""
 _FIRST = ".prev."
 
 
@@ -29,7 +31,12 @@ class Window:
         self._samples: deque[Sample] = deque()
 
     def add(self, sample: Sample) -> None:
-        """Take the newest sample, and forget those that are older than any judgement needs."""
+        """Take the newest sample, and forget those that are older than any judgement needs.
+
+        All are forgotten when the wall clock was set meanwhile: times that were told before and after do not compare.
+        """
+        if self._samples and _has_stepped(self._samples[-1], sample):
+            self._samples.clear()
         self._samples.append(sample)
         while len(self._samples) > 2 and self._age_s(self._samples[1]) >= PATIENCE_S:
             self._samples.popleft()
@@ -49,4 +56,8 @@ class Window:
         return evidence_of(files)
 
     def _age_s(self, sample: Sample) -> float:
-        return (self._samples[-1].at - sample.at).total_seconds()
+        return self._samples[-1].clock_s - sample.clock_s
+
+
+def _has_stepped(before: Sample, now: Sample) -> bool:
+    return abs((now.at - before.at).total_seconds() - (now.clock_s - before.clock_s)) > STEP_S

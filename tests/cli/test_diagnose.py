@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pdctl.cli import main
+from tests.cli.pdctl_process import run
 from tests.corpus.incidents import CORPUS
 
 
@@ -15,6 +16,13 @@ def test_a_wedge_exits_1_and_names_the_cause(capsys: pytest.CaptureFixture[str])
     """The screen shows the code and the command."""
     assert main(["diagnose", str(CORPUS / "i075")]) == 1
     assert "PD0301" in capsys.readouterr().out
+
+
+def test_a_terminal_that_cannot_say_a_sign_gets_the_rest(tmp_path: Path) -> None:
+    """In a locale of ASCII the report is a report, and the exit code that of the verdict."""
+    done = run(tmp_path, "diagnose", str(CORPUS / "i075"), PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "PD0301" in done.stdout
 
 
 @pytest.mark.parametrize("form", ["table", "short", "json", "md"])

@@ -32,11 +32,15 @@ SILENT = b'[[get]]\npath = "/health"\ntook_ms = 2000\nerror = "timeout"\n'
 STOPPED = b'[[process]]\npid = 7\nstate = "T"\n'
 
 
-def sample(after_s: float, **files: bytes) -> Sample:
-    """Return a sample; `d__metrics` is `d/metrics.prev.txt`, `d__http` and `d__process` are TOML files."""
+def sample(after_s: float, step_s: float = 0.0, **files: bytes) -> Sample:
+    """Return a sample; `d__metrics` is `d/metrics.prev.txt`, `d__http` and `d__process` are TOML files.
+
+    `step_s`: by how much the wall clock was set meanwhile.
+    """
     names = {"metrics": "metrics.prev.txt", "http": "http.prev.toml", "process": "process.toml"}
     named = {}
     for key, content in files.items():
         folder, _, name = key.partition("__")
         named[f"{folder}/{names[name]}"] = content
-    return Sample(at=START + timedelta(seconds=after_s), files=named, took_s=0.1, requests=3)
+    at = START + timedelta(seconds=after_s + step_s)
+    return Sample(at=at, clock_s=5000.0 + after_s, files=named, took_s=0.1, requests=3)

@@ -24,7 +24,10 @@ SIGHT = Sight(
         InstanceSight(name="p", role="prefill", state="ok", running=2.0, queues={"waiting": 3.0, "inflight": 1.0}),
     ),
     causes=(Finding(code="PD0305", label="silent_peer", level="error", instance="d", message="stopped"),),
-    canaries=(CanarySight(via="router", passed=False, at=1000.5, took_ms=250.0, why="503"),),
+    canaries=(
+        CanarySight(via="router", passed=False, at=1000.5, took_ms=250.0, why="503"),
+        CanarySight(via="p -> d", passed=None, at=1000.5, took_ms=90.0, why="/rooms answered 403"),
+    ),
 )
 
 
@@ -66,6 +69,9 @@ def test_causes_and_canaries_are_labelled() -> None:
     assert found["pdctl_watch_cause", "PD0305", "d", "silent_peer", "error"] == 1
     assert found["pdctl_watch_canary_passed", "router"] == 0
     assert found["pdctl_watch_canary_seconds", "router"] == 0.25
+    # It was answered; that it could not be proven is no failure of the way.
+    assert ("pdctl_watch_canary_passed", "p -> d") not in found
+    assert found["pdctl_watch_canary_seconds", "p -> d"] == 0.09
 
 
 def test_before_the_first_look_no_verdict_is_claimed() -> None:

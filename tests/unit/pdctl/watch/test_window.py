@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pdctl.diagnose.diagnosis import diagnose
 from pdctl.watch.window import PATIENCE_S, STILL_S, Window
 from tests.unit.pdctl.watch.samples import DEPLOYMENT, SILENT, STOPPED, WELL, metrics, sample
@@ -29,6 +31,18 @@ def test_the_youngest_sample_that_is_old_enough_is_the_first() -> None:
 def test_a_window_that_is_still_short_compares_with_the_oldest() -> None:
     """It judges from the second look on."""
     assert window(0, 2, 4).evidence((), PATIENCE_S).interval_s == 4
+
+
+@pytest.mark.parametrize("step_s", [-3600.0, 3600.0])
+def test_a_clock_that_was_set_begins_a_new_window(step_s: float) -> None:
+    """Two seconds are neither an hour in which nothing moved, nor an hour of samples that never grow old."""
+    looks = window(*range(0, 20, 2))
+    looks.add(sample(20, step_s, d__metrics=metrics(tokens=20), d__http=WELL))
+    assert looks.evidence((), PATIENCE_S).interval_s is None
+    for at in range(22, 62, 2):
+        looks.add(sample(at, step_s, d__metrics=metrics(tokens=at), d__http=WELL))
+    assert looks.evidence((), PATIENCE_S).interval_s == 10
+    assert len(looks._samples) < 10
 
 
 def test_what_was_true_of_processes_then_is_not_taken_for_now() -> None:
