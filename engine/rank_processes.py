@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 from asyncio.subprocess import Process
@@ -85,6 +86,8 @@ async def _start(config: EngineConfig, run_dir: Path, command: Sequence[str], ra
         str(run_dir),
         "--rank",
         str(rank),
+        "--parent",
+        str(os.getpid()),
         stdin=asyncio.subprocess.PIPE,
         # Its own group: a Ctrl-C, or SIGTERM to the group, must reach it as Drain, once the door is closed.
         process_group=0,

@@ -25,7 +25,7 @@ def _blocking_io(parts: Parts, patches: Patches) -> None:
         caller.close()
         silent.close()
 
-    patches.replace(parts.stuck_clock, "beat", lambda turns, longest_step_s: False)
+    patches.replace(parts.stuck_clock, "beat", lambda turns: False)
     patches.replace(parts.loop, "turn", turn_after_a_call)
     patches.finally_do(lambda: threading.Thread(target=hang_up, daemon=True).start())
 

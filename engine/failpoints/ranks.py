@@ -32,7 +32,7 @@ def _desync(parts: Parts, patches: Patches) -> None:
         if not has_aborted.is_set():
             send(plan)
 
-    patches.replace(parts.stuck_clock, "beat", lambda turns, longest_step_s: False)
+    patches.replace(parts.stuck_clock, "beat", lambda turns: False)
     patches.replace(parts.loop, "_handle", handle_and_note)
     patches.replace(parts.others, "send", send_until_an_abort)
 

@@ -5,6 +5,7 @@ The state is a function of the grammar and the tokens so far, so decode rebuilds
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from engine.errors import CheckpointError
+
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
+
+log = logging.getLogger(__name__)
 
 
 class GrammarState:
@@ -39,6 +44,24 @@ class GrammarState:
         self._matcher.consume_token(token_id)
 
 
+class UnusableGrammar(GrammarState):
+    """A grammar that cannot be followed, for no fault of its own: its request fails, and no other."""
+
+    def __init__(self, problem: str) -> None:
+        self._problem = problem
+
+    @property
+    def problem(self) -> str | None:
+        return self._problem
+
+    def mask(self, row: Tensor) -> Tensor:
+        """Change nothing; what is sampled is thrown away."""
+        return row
+
+    def consume(self, token_id: int) -> None:
+        """Do nothing."""
+
+
 class GrammarCompiler:
     """Makes states. What it needs of the tokenizer is built at the first grammar: about a second for 50,000 tokens."""
 
@@ -47,11 +70,18 @@ class GrammarCompiler:
         self._tokenizer: LLTokenizer | None = None
 
     def start(self, grammar: str) -> GrammarState:
-        """Return the state before the first token; its `problem` is set when `grammar` is none."""
+        """Return the state before the first token; its `problem` is set when `grammar` is none.
+
+        Also when the model's files, which are read for the first one, have gone since the start.
+        """
         from llguidance import LLMatcher
 
         if self._tokenizer is None:
-            self._tokenizer = self._load()
+            try:
+                self._tokenizer = self._load()
+            except (CheckpointError, OSError, RuntimeError, ValueError) as error:
+                log.error("no grammar can be followed: %s", error)
+                return UnusableGrammar(f"the tokenizer of the model cannot be read any more: {error}")
         return GrammarState(LLMatcher(self._tokenizer, grammar, log_level=0))
 
 

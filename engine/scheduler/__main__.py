@@ -27,9 +27,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="engine.scheduler")
     parser.add_argument("--run-dir", required=True, help="folder of the ipc sockets")
     parser.add_argument("--rank", type=int, default=0, help="0 decides what all ranks compute")
+    parser.add_argument("--parent", type=int, required=True, help="pid of the API process, without which it ends")
     given = parser.parse_args()
-    parent = os.getppid()
-    _die_with_parent(parent)
+    _die_with_parent(given.parent)
     config = msgspec.json.decode(sys.stdin.buffer.read(), type=EngineConfig)
     who = "scheduler" if config.tp == 1 else f"scheduler TP{given.rank}"
     logging.basicConfig(
@@ -66,7 +66,10 @@ def _follow(config: EngineConfig, context: Context, run_dir: str, rank: int) -> 
 
 
 def _die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when the API process ends, however it ends."""
+    """Have the kernel kill this process when the API process ends, however it ends.
+
+    That may have been in the seconds in which Python imported torch: who is our parent by now does not tell.
+    """
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         raise SystemExit("the API process has gone already")

@@ -43,10 +43,8 @@ class Follower:
         """Compute every plan in order. Raises what a step raises: the instance ends with any of its ranks."""
         self._steps.start()
         clock, progress = self._stuck_clock, self._progress
-        self._supervisor.start(
-            "watchdog",
-            lambda: watch(self._supervisor.stopping, lambda: clock.beat(progress.turns, progress.longest_step_s)),
-        )
+        stopping = self._supervisor.stopping
+        self._supervisor.start("watchdog", lambda: watch(stopping, lambda: progress.is_stuck(clock)))
         if self._transfer is not None:
             self._transfer.start()
         self._plans.report(Loaded(os.getpid()))

@@ -99,11 +99,8 @@ class Instance:
         self._steps.start()
         self._inbox.watch(self._steps.fileno())
         self._supervisor.start("observer", lambda: self._observer.serve(self._context, self._run_dir, stopping))
-        clock = self._stuck_clock
-        self._supervisor.start(
-            "watchdog",
-            lambda: watch(stopping, lambda: clock.beat(self._progress.turns, self._progress.longest_step_s)),
-        )
+        clock, progress = self._stuck_clock, self._progress
+        self._supervisor.start("watchdog", lambda: watch(stopping, lambda: progress.is_stuck(clock)))
         self._inbox.send(
             Ready(
                 context_length=self._context_length,

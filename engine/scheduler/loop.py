@@ -99,7 +99,7 @@ class Loop:
         """Show that the loop moves. One that turns while a step hangs does not: its stuck clock must run out."""
         self._progress.turn(self._clock.monotonic())
         if self._role.transfer is not None:
-            self._role.transfer.progress(self._progress.turns, self._progress.longest_step_s)
+            self._role.transfer.progress(self._progress.turns, self._progress.longest_turn_s)
 
     def _handle(self, message: ToScheduler) -> None:
         match message:

@@ -86,7 +86,7 @@ class Observer:
         """Say whether this instance can do its part."""
         age = self._clock.monotonic() - self._progress.last_turn
         problems = [f"thread {name} is down" for name in self._supervisor.down()]
-        if age > max(LOOP_AGE_LIMIT_S, 10 * self._progress.longest_step_s):
+        if age > max(LOOP_AGE_LIMIT_S, 10 * self._progress.longest_turn_s):
             problems.append(f"the loop has not moved for {age:.0f} s")
         if self._transfer is not None:
             problems += self._transfer.problems()

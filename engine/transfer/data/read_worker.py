@@ -209,7 +209,11 @@ class ReadWorker:
 
     def _verify(self, order: PostRead, seconds: float) -> None:
         heads = self._heads(order)
-        page = differing_page(self._pool, order.target_pages, order.checksums, heads) if order.checksums else None
+        try:
+            page = differing_page(self._pool, order.target_pages, order.checksums, heads) if order.checksums else None
+        except MemoryError:  # Unreported, its room would wait for the request's own deadline.
+            self._finish(order, seconds, FailReason.READ_FAILED, "no memory to verify the checksums")
+            return
         if page is None:
             self._finish(order, seconds)
             return

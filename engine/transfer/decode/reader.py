@@ -13,6 +13,7 @@ from engine.kvcache.pool import KVPool
 from engine.observe.journal import Journal
 from engine.observe.records import PeerTransfer, RoomRecord, Sample
 from engine.observe.threads import Supervisor
+from engine.observe.watchdog import end_process_soon
 from engine.transfer.control.registry import Resolver
 from engine.transfer.data.rank_link import InstanceRanks
 from engine.transfer.data.read_worker import ReadWorker
@@ -31,6 +32,7 @@ EXIT_FENCE_HANGS = 70
 
 def end_process(why: str) -> None:
     """End the instance at once: no page of a hanging fence may ever be used again."""
+    end_process_soon(EXIT_FENCE_HANGS)
     log.critical("ending this instance: %s", why)
     os._exit(EXIT_FENCE_HANGS)
 

@@ -117,3 +117,21 @@ def test_a_token_that_must_not_come_is_a_problem(compiler: GrammarCompiler) -> N
     assert state.problem is None
     state.consume(100)
     assert state.problem
+
+
+def test_model_files_that_have_gone_fail_the_one_request(tokenizer: Tokenizer) -> None:
+    """They are read at the first grammar, which may be days after the start; later ones may find them again."""
+    there = False
+
+    def load() -> object:
+        if not there:
+            raise FileNotFoundError(2, "No such file or directory", "tokenizer.json")
+        return token_table(tokenizer.to_json(), tokenizer.vocab_size, EOS)
+
+    compiler = GrammarCompiler(load)
+    state = compiler.start(grammar())
+    assert state.problem is not None
+    assert "tokenizer.json" in state.problem
+    assert state.mask(torch.zeros(tokenizer.vocab_size)).isfinite().all()
+    there = True
+    assert compiler.start(grammar()).problem is None

@@ -8,6 +8,7 @@ import pytest
 
 from engine.errors import TransferError
 from engine.kvcache.pool import KVLayout, KVPool
+from engine.transfer.data import read_worker
 from engine.transfer.data.checksums import page_checksums
 from engine.transfer.data.nixl_backend import Read, ReadState
 from engine.transfer.data.read_orders import (
@@ -131,6 +132,20 @@ def test_wrong_bytes_are_reported_as_such(bench: Bench) -> None:
     assert isinstance(report, ReadFinished)
     assert report.reason is FailReason.CHECKSUM_MISMATCH
     assert report.detail.startswith("page 7 of the prompt")
+
+
+def test_a_read_that_cannot_be_verified_fails_its_room_at_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unreported it would be waited for until the request's deadline, its pages held on both sides."""
+
+    def no_memory(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(read_worker, "differing_page", no_memory)
+    bench.give(order("a", checksums=b"x" * 8))
+    bench.agents[0].posted[0].state = ReadState.DONE
+    (report,) = bench.give()
+    assert isinstance(report, ReadFinished)
+    assert (report.reason, report.detail) == (FailReason.READ_FAILED, "no memory to verify the checksums")
 
 
 def test_a_fence_with_nothing_running_is_immediate(bench: Bench) -> None:
