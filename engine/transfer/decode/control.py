@@ -84,11 +84,15 @@ class DecodeControl(ControlLoop[DecodeItem]):
         for _, report in self.hub.receive():
             self.inbox.put(report)
         for link in self.links.connected():
-            self.settle_link(self.links.watch(link), link)
-            while link.channel and (data := link.channel.receive()) is not None:
-                frame = self.links.hear(link, data)
-                if frame is not None:
-                    self._guarded_frame(link, frame)
+            self._hear(link)
+
+    def _hear(self, link: Link) -> None:
+        """Read what a link brought, then look whether it still stands: a COMMITTED may be the last that came."""
+        while link.channel and (data := link.channel.receive()) is not None:
+            frame = self.links.hear(link, data)
+            if frame is not None:
+                self._guarded_frame(link, frame)
+        self.settle_link(self.links.watch(link), link)
 
     def _guarded_frame(self, link: Link, frame: Frame) -> None:
         try:
@@ -253,6 +257,6 @@ class DecodeControl(ControlLoop[DecodeItem]):
             return
         room.has_failed_read = report.reason is not FailReason.CHECKSUM_MISMATCH
         # A dead source fails READs and breaks the connection at once; say which it was.
-        self.settle_link(self.links.watch(room.link), room.link)
+        self._hear(room.link)
         if room.state is DecodeState.READING:
             self.steps.apply(room, DecodeEvent.READ_FAILED, report.reason, report.detail)

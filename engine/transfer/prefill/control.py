@@ -30,7 +30,8 @@ from engine.transfer.protocol.rooms import Action, PrefillEvent, PrefillState, p
 
 MOST_UNPAIRED = 4096
 """Parked offers and tombstones kept; above it the oldest is forgotten."""
-
+LANDING_WAIT_S = 1.0
+"""How long one that leaves waits for the ACKs of COMMITTED: a decode reads one within some 20 ms, if it runs."""
 
 PrefillItem = Leg | FailLeg | Chunk | FromRank
 
@@ -56,6 +57,7 @@ class PrefillControl(ControlLoop[PrefillItem]):
         self.peers = PeerTable(self, self._context)
         heads = len({head for held in ranks.kv_heads for head in held})
         self.steps = PrefillSteps(self, msgspec.structs.replace(layout, kv_heads=heads).page_bytes)
+        self._leave_by: float | None = None
 
     def serve(self, opened: Opened) -> None:
         """Take what decodes need to reach rank 0's agent, and wait for the other ranks. Before the threads start."""
@@ -146,8 +148,18 @@ class PrefillControl(ControlLoop[PrefillItem]):
         """Wait: decodes dial, and their HELLO on another connection ends the old one."""
 
     def _leave(self) -> None:
+        # A decode that finds COMMITTED behind a broken connection would fail what this side has answered.
+        if self._leave_by is None:
+            self._leave_by = self.clock.monotonic() + LANDING_WAIT_S
+        self.draining = True
+        while self._is_landing() and self.clock.monotonic() < self._leave_by:
+            self._turn()
         self.peers.leave()
         self.sources.hub.close()
+
+    def _is_landing(self) -> bool:
+        """Say whether COMMITTED was said that a decode has not acknowledged; a lost peer leaves no such room."""
+        return any(room.state is PrefillState.LANDED for room in self.steps.rooms.values())
 
     def _expire(self, room: PrefillRoom) -> None:
         missing = "offer from decode" if room.state is PrefillState.ANNOUNCED else "prefill leg"
