@@ -60,6 +60,12 @@ class SumPages(msgspec.Struct, frozen=True, tag="sum_pages"):
 Order = OpenPeer | ClosePeer | PostRead | FenceRoom | SumPages
 
 
+class PeerOpened(msgspec.Struct, frozen=True, tag="peer_opened"):
+    """A lane has an agent."""
+
+    lane: str
+
+
 class PeerUnusable(msgspec.Struct, frozen=True, tag="peer_unusable"):
     """No agent could be made for a lane."""
 
@@ -94,4 +100,4 @@ class PagesSummed(msgspec.Struct, frozen=True, tag="pages_summed"):
     sums: bytes
 
 
-Report = PeerUnusable | ReadFinished | RoomFenced | PagesSummed
+Report = PeerOpened | PeerUnusable | ReadFinished | RoomFenced | PagesSummed

@@ -26,6 +26,7 @@ from engine.transfer.data.read_orders import (
     OpenPeer,
     Order,
     PagesSummed,
+    PeerOpened,
     PeerUnusable,
     PostRead,
     ReadFinished,
@@ -156,6 +157,7 @@ class ReadWorker:
             self._report(PeerUnusable(opened.lane, str(error)))
             return
         self._peers[opened.lane] = _Peer(opened, agent, remote, generation)
+        self._report(PeerOpened(opened.lane))
         for order in again:
             self._post(order)
 

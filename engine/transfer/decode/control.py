@@ -18,6 +18,7 @@ from engine.transfer.data.rank_link import InstanceRanks, RankHub
 from engine.transfer.data.read_orders import (
     Order,
     PagesSummed,
+    PeerOpened,
     PeerUnusable,
     ReadFinished,
     Report,
@@ -126,6 +127,9 @@ class DecodeControl(ControlLoop[DecodeItem]):
             case Resolved():
                 if (link := self.links.current.get(item.bootstrap)) is not None:
                     self.settle_link(self.links.resolved(link, item), link)
+            case PeerOpened():
+                if (link := self.links.of_lane(item.lane)) is not None:
+                    self.links.opened(link, item.lane)
             case PeerUnusable():
                 if (link := self.links.of_lane(item.lane)) is not None:
                     self.links.lack_source(link, item.lane, item.detail)

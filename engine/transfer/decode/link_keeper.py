@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ from engine.transfer.protocol.head_runs import head_runs
 
 if TYPE_CHECKING:
     from engine.transfer.decode.control import DecodeControl
+
+log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
 
@@ -163,6 +166,7 @@ class LinkKeeper:
         else:
             runs = head_runs([rank.kv_heads for rank in theirs], [rank.kv_heads for rank in ours])
             link.lanes = tuple(Lane(f"{link.key}/{index}", run) for index, run in enumerate(runs))
+            link.error = "its NIXL agents are not made yet"
         self._use_sources(link, hello)
         return LinkUp()
 
@@ -181,12 +185,21 @@ class LinkKeeper:
             order = OpenPeer(lane.key, f"{ours}/{theirs}", pool.nixl_metadata, place, lane.heads)
             self._order(lane.heads.reader_rank, order)
 
+    def opened(self, link: Link, lane: str) -> None:
+        """Take it that a lane has an agent."""
+        link.agents[lane] = True
+        if link.is_working:
+            link.error = ""
+
     def lack_source(self, link: Link, lane: str, detail: str) -> None:
-        """Ask anew where the pages are: rooms that hold no READ can wait for the answer."""
-        link.source, link.error = NO_SOURCE, detail
+        """Have the next heartbeat ask anew where the pages are: at once would be without end where NIXL fails."""
+        if link.agents.get(lane, True):
+            log.warning("no NIXL agent to read from %s over lane %s; trying on: %s", link.instance, lane, detail)
+        link.agents[lane] = False
         link.opened.pop(lane, None)
+        link.source = NO_SOURCE
         if link.phase is LinkPhase.UP:
-            self.send(link, self._control.hello())
+            link.error = detail
 
     def beaten(self, link: Link, beat: frames.Heartbeat) -> None:
         """Take a heartbeat; ask again where the pages are when a HELLO must have been lost."""

@@ -14,7 +14,7 @@ from engine.transfer.protocol.head_runs import HeadRun
 from engine.transfer.protocol.outbox import Outbox
 
 NO_SOURCE = -1
-"""A lane has no agent: a data plane of the prefill died, or NIXL fails here. READs fail until the next HELLO."""
+"""A lane could get no agent: a data plane of the prefill died, or NIXL fails here. The next heartbeat asks anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,8 @@ class Link:
     """Which HELLO of the prefill we read by."""
     opened: dict[str, int] = field(default_factory=dict)
     """Lane -> which data-plane process of its source rank an agent was ordered for."""
+    agents: dict[str, bool] = field(default_factory=dict)
+    """Lane -> whether the last attempt to make its agent succeeded; none has ended for those that are not there."""
     refused: str | None = None
     """Contract fields that differ: the link stays up, its rooms are refused."""
     outbox: Outbox = field(default_factory=Outbox)
@@ -65,7 +67,8 @@ class Link:
     @property
     def is_working(self) -> bool:
         """Say whether rooms can be read over this link, or are refused for a known reason."""
-        return self.phase is LinkPhase.UP and (self.source != NO_SOURCE or self.refused is not None)
+        has_agents = all(self.agents.get(lane.key, False) for lane in self.lanes)
+        return self.phase is LinkPhase.UP and (has_agents or self.refused is not None)
 
     @property
     def incarnation(self) -> str:

@@ -9,6 +9,7 @@ from lone_decode import HEADS, LoneDecode
 from transfer_sides import LAST_TOKEN, SOURCE
 
 from engine.transfer.control.channel import Connection
+from engine.transfer.data.read_orders import ClosePeer, OpenPeer, PeerOpened, PeerUnusable
 from engine.transfer.decode.links import LinkPhase
 from engine.transfer.interface import Failed, FailReason, Landed
 from engine.transfer.protocol import frames
@@ -50,3 +51,53 @@ def test_a_connection_that_breaks_without_a_word_fails_its_rooms(case: LoneDecod
     assert isinstance(failed, Failed)
     assert failed.reason is FailReason.PEER_GONE
     assert case.channel.is_closed
+
+
+def opens(case: LoneDecode) -> list[str]:
+    """Return the lanes that the read thread was told to make agents for, since the last call."""
+    found = [order.lane for order in case.orders if isinstance(order, OpenPeer)]
+    case.orders.clear()
+    return found
+
+
+def test_a_lane_without_an_agent_is_tried_once_a_heartbeat(case: LoneDecode, caplog: pytest.LogCaptureFixture) -> None:
+    """NIXL that always fails here is not asked without a pause, is logged once, and is never called working."""
+    case.link_up()
+    (lane,) = opens(case)
+    for _ in range(3):
+        assert not case.link.is_working
+        case.channel.sent.clear()
+        case.control._obey(PeerUnusable(lane, "no backend"))
+        assert (case.channel.sent, opens(case)) == ([], [])
+        case.hear(frames.Heartbeat(1, 0.0, 1))
+        assert [type(frame) for frame in case.channel.sent] == [frames.Hello]
+        case.hear(case.hello(1))
+        assert opens(case) == [lane]
+        assert (case.link.is_working, case.link.error) == (False, "no backend")
+    assert [record.getMessage() for record in caplog.records if "no backend" in record.getMessage()] == [
+        f"no NIXL agent to read from prefill-0 over lane {lane}; trying on: no backend"
+    ]
+
+
+def test_a_lane_works_when_its_agent_was_made(case: LoneDecode) -> None:
+    """The greeting alone proves nothing; the agent does, also after one that could not be made."""
+    case.link_up()
+    (lane,) = opens(case)
+    assert not case.link.is_working
+    case.control._obey(PeerOpened(lane))
+    assert case.link.is_working
+    case.control._obey(PeerUnusable(lane, "no backend"))
+    assert not case.link.is_working
+    case.control._obey(PeerOpened(lane))
+    assert (case.link.is_working, case.link.error) == (True, "")
+
+
+def test_why_a_link_was_lost_outlives_what_its_agents_tell_late(case: LoneDecode) -> None:
+    """The report of an agent that comes after the end of its link changes nothing of it."""
+    case.link_up()
+    (lane,) = opens(case)
+    case.hear(frames.Goodbye("prefill stops"))
+    assert case.orders == [ClosePeer(lane)]
+    for report in (PeerUnusable(lane, "no backend"), PeerOpened(lane)):
+        case.control._obey(report)
+        assert (case.link.is_working, case.link.error) == (False, "prefill-0 left: prefill stops")

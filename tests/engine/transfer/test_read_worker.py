@@ -15,6 +15,8 @@ from engine.transfer.data.read_orders import (
     ClosePeer,
     FenceRoom,
     OpenPeer,
+    PeerOpened,
+    PeerUnusable,
     PostRead,
     ReadFinished,
     Report,
@@ -168,7 +170,7 @@ def test_a_fence_drops_the_agent_and_others_read_again(bench: Bench) -> None:
     """Past the second the agent goes with all its READs; a new generation reads for the other room."""
     bench.give(order("failing"), order("staying", index=3), FenceRoom("link", "failing"))
     bench.clock.now += FENCE_WAIT_S
-    assert bench.give() == [RoomFenced("link", "failing")]
+    assert bench.give() == [RoomFenced("link", "failing"), PeerOpened("link")]
     old, new = bench.agents
     assert old.dropped == old.posted
     assert (old.name, new.name) == ("decode-0/0", "decode-0/1")
@@ -183,7 +185,7 @@ def test_a_fence_after_a_failed_read_drops_the_agent(bench: Bench) -> None:
     bench.agents[0].posted[0].state = ReadState.ERROR
     bench.give()
     assert bench.agents[0].dropped is None
-    assert bench.give(FenceRoom("link", "a")) == [RoomFenced("link", "a")]
+    assert bench.give(FenceRoom("link", "a")) == [RoomFenced("link", "a"), PeerOpened("link")]
     assert bench.agents[0].dropped == []
     assert bench.give(FenceRoom("link", "b")) == [RoomFenced("link", "b")]
     assert bench.agents[1].dropped is None
@@ -210,6 +212,16 @@ def test_a_lost_link_settles_all_its_fences(bench: Bench) -> None:
     assert RoomFenced("link", "a") in reports
     assert bench.agents[0].dropped is not None
     assert bench.give(FenceRoom("link", "b")) == [RoomFenced("link", "b")]
+
+
+def test_whether_an_agent_was_made_is_told(bench: Bench) -> None:
+    """Of each attempt: health is told by it."""
+    again = OpenPeer("link", "decode-1", b"second", Place(8192, LAYOUT), HEADS)
+    assert bench.reports == [PeerOpened("link")]
+    bench.broken = True
+    assert bench.give(again) == [PeerUnusable("link", "no backend")]
+    bench.broken = False
+    assert bench.give(again) == [PeerOpened("link")]
 
 
 def test_no_new_agent_fails_the_other_rooms(bench: Bench) -> None:
