@@ -5,18 +5,21 @@ The answer is looked up again for every new link, so a restarted prefill is foun
 
 from __future__ import annotations
 
-import urllib.error
-import urllib.request
+import http.client
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
-from threading import Event
+from threading import Lock, Thread
+from typing import Any
 
 import msgspec
 
 from engine import PROTOCOL_VERSION
+from engine.clock import Clock, SystemClock
 
 LOOKUP_TIMEOUT_S = 2.0
+LOOKUP_LIMIT_S = 35.0
+"""A link waits no longer for a lookup. glibc gives name servers up to 30 s, 5 s where the first of two is dead."""
 MAX_BYTES = 64 << 10
 
 
@@ -36,6 +39,8 @@ class Resolved:
     """Answer of a lookup: a record, or why there is none."""
 
     bootstrap: str
+    number: int
+    """Which question it answers: that of a link which was given up meanwhile is of no use."""
     record: RegistryRecord | None
     error: str = ""
 
@@ -53,45 +58,96 @@ def parse(data: bytes) -> RegistryRecord | str:
     return record
 
 
-def look_up(bootstrap: str) -> Resolved:
-    """Ask `bootstrap` (`host:port`) for its record; blocks up to 2 s, ignores proxies, never raises."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    url = f"http://{bootstrap}/registry"
+class _BoundedSocket(socket.socket):
+    """A connection whose whole answer has to come by `until`, however it is cut into pieces."""
+
+    clock: Clock = SystemClock()
+    until: float
+
+    def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
+        """Receive as a socket does. Raises TimeoutError."""
+        remaining = self.until - self.clock.monotonic()
+        if remaining <= 0:
+            raise TimeoutError("timed out")
+        self.settimeout(remaining)
+        return super().recv_into(buffer, nbytes, flags)
+
+
+def look_up(bootstrap: str, number: int) -> Resolved:
+    """Ask `bootstrap` (`host:port`) for its record; ignores proxies, raises for nothing that an address or peer does.
+
+    Takes up to 2 s to connect (to each address, if the host has several) and 2 s for the answer, after the time that
+    the system takes for the host's name.
+    """
     try:
-        with opener.open(url, timeout=LOOKUP_TIMEOUT_S) as answer:
+        record = _ask(bootstrap)
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        return Resolved(bootstrap, number, None, str(getattr(error, "strerror", None) or error).lower())
+    if isinstance(record, str):
+        return Resolved(bootstrap, number, None, f"its registry{record}")
+    return Resolved(bootstrap, number, record)
+
+
+def _ask(bootstrap: str) -> RegistryRecord | str:
+    connection = http.client.HTTPConnection(bootstrap)
+    with _connected(connection.host, connection.port) as sock:
+        connection.sock = sock
+        connection.request("GET", "/registry", headers={"Connection": "close"})
+        with connection.getresponse() as answer:
+            if answer.status != http.HTTPStatus.OK:
+                return f" answers {answer.status}"
             parsed = parse(answer.read(MAX_BYTES))
-    except urllib.error.HTTPError as error:
-        error.close()
-        return Resolved(bootstrap, None, f"its registry answers {error.code}")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        return Resolved(bootstrap, None, str(getattr(reason, "strerror", None) or reason).lower())
-    if isinstance(parsed, str):
-        return Resolved(bootstrap, None, f"its registry: {parsed}")
-    return Resolved(bootstrap, parsed)
+    return f": {parsed}" if isinstance(parsed, str) else parsed
+
+
+def _connected(host: str, port: int) -> _BoundedSocket:
+    made = _BoundedSocket(fileno=socket.create_connection((host, port), LOOKUP_TIMEOUT_S).detach())
+    made.settimeout(LOOKUP_TIMEOUT_S)
+    made.until = made.clock.monotonic() + LOOKUP_TIMEOUT_S
+    return made
 
 
 class Resolver:
-    """Does the lookups in a thread of its own, one after the other: a control thread never waits for one."""
+    """Does each lookup in a short-lived thread of its own: none holds up a control thread, or another address.
 
-    def __init__(self, answer: Callable[[Resolved], None], stopping: Event) -> None:
+    There is at most one thread an address: a question that comes while it is at work waits for it, the newest only.
+    So what hangs (a name server) costs its own address, and as many threads as prefills are configured.
+    """
+
+    def __init__(self, answer: Callable[[Resolved], None]) -> None:
         self._answer = answer
-        self._stopping = stopping
-        self._questions: SimpleQueue[str] = SimpleQueue()
+        self._newest: dict[str, int] = {}
+        """Address that a thread is at work on -> the number of the last question about it."""
+        self._lock = Lock()
 
-    def ask(self, bootstrap: str) -> None:
-        """Queue a lookup; its answer is handed to the callback from the resolver's thread."""
-        self._questions.put(bootstrap)
+    def ask(self, bootstrap: str, number: int) -> None:
+        """Look up; the answer, with that number, is handed to the callback from another thread."""
+        with self._lock:
+            is_at_work = bootstrap in self._newest
+            self._newest[bootstrap] = number
+        if is_at_work:
+            return
+        try:
+            Thread(target=self._look_up, args=(bootstrap,), name=f"lookup-{bootstrap}", daemon=True).start()
+        except RuntimeError as error:
+            with self._lock:
+                del self._newest[bootstrap]
+            self._answer(Resolved(bootstrap, number, None, f"lookup failed: {error}"))
 
-    def run(self) -> None:
-        """Body of the supervised thread."""
-        while not self._stopping.is_set():
+    def _look_up(self, bootstrap: str) -> None:
+        answered: int | None = None
+        while (number := self._next(bootstrap, answered)) is not None:
             try:
-                bootstrap = self._questions.get(timeout=0.25)
-            except Empty:
-                continue
-            try:
-                resolved = look_up(bootstrap)
+                resolved = look_up(bootstrap, number)
             except Exception as error:
-                resolved = Resolved(bootstrap, None, f"lookup failed: {type(error).__name__}: {error}")
+                resolved = Resolved(bootstrap, number, None, f"lookup failed: {type(error).__name__}: {error}")
             self._answer(resolved)
+            answered = number
+
+    def _next(self, bootstrap: str, answered: int | None) -> int | None:
+        with self._lock:
+            number = self._newest[bootstrap]
+            if number != answered:
+                return number
+            del self._newest[bootstrap]
+            return None

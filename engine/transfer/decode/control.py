@@ -57,7 +57,7 @@ class DecodeControl(ControlLoop[DecodeItem]):
         journal: Journal,
         stopping: ThreadEvent,
         own: Callable[[Order], None],
-        ask: Callable[[str], None],
+        ask: Callable[[str, int], None],
         end_instance: Callable[[str], None],
     ) -> None:
         super().__init__(config, contract, layout, ranks, clock, journal, stopping)
@@ -169,6 +169,8 @@ class DecodeControl(ControlLoop[DecodeItem]):
             return
         waited = self.config.pairing_timeout_s
         detail = f"the prefill leg of room {room.number} did not come within {waited:g} s"
+        if room.link.phase is not LinkPhase.UP:
+            detail = f"no link to {room.link.instance} within {waited:g} s: {room.link.phase}"
         self.steps.apply(room, DecodeEvent.EXPIRED, FailReason.PAIRING_TIMEOUT, detail)
 
     def _given_up(self, detail: str) -> None:

@@ -11,7 +11,7 @@ import zmq
 
 from engine import PROTOCOL_VERSION
 from engine.transfer.control.channel import GOODBYE_LINGER_MS, Connection, DecodeChannel, Sent
-from engine.transfer.control.registry import Resolved
+from engine.transfer.control.registry import LOOKUP_LIMIT_S, Resolved
 from engine.transfer.data.read_orders import ClosePeer, OpenPeer, Order
 from engine.transfer.data.runs import Place
 from engine.transfer.decode.links import NO_SOURCE, Lane, Link, LinkPhase
@@ -51,7 +51,7 @@ class LinkKeeper:
         control: DecodeControl,
         context: zmq.Context[zmq.Socket[bytes]],
         order: Callable[[int, Order], None],
-        ask: Callable[[str], None],
+        ask: Callable[[str, int], None],
     ) -> None:
         self.current: dict[str, Link] = {}
         """Bootstrap address -> its link; a lost one is replaced."""
@@ -92,12 +92,12 @@ class LinkKeeper:
         self._made += 1
         link = Link(bootstrap, self._made, PeerPulse(heard_at=self._clock.monotonic()))
         self.current[bootstrap] = link
-        self._ask(bootstrap)
+        self._ask(bootstrap, link.number)
         return link
 
     def resolved(self, link: Link, answer: Resolved) -> LinkLost | None:
-        """Connect to what the registry named."""
-        if link.phase is not LinkPhase.LOOKING_UP:
+        """Connect to what the registry named, if this link still waits for that answer."""
+        if link.phase is not LinkPhase.LOOKING_UP or answer.number != link.number:
             return None
         if answer.record is None:
             return LinkLost(FailReason.UNREACHABLE, answer.error)
@@ -214,7 +214,9 @@ class LinkKeeper:
                 self._dial(link.bootstrap)
             return None
         if link.phase is LinkPhase.LOOKING_UP:
-            return None
+            if not link.pulse.is_silent(now, LOOKUP_LIMIT_S):
+                return None
+            return LinkLost(FailReason.UNREACHABLE, f"its lookup has not ended in {LOOKUP_LIMIT_S:g} s")
         if link.pulse.is_silent(now, self._config.silence_timeout_s):
             waited = self._config.silence_timeout_s
             up = link.phase is LinkPhase.UP

@@ -38,9 +38,9 @@ def end_process(why: str) -> None:
 
 
 class DecodeReader(TransferFacade):
-    """Reads pages from prefills. Three threads: control, NIXL reads, registry lookups."""
+    """Reads pages from prefills. Two threads: control and NIXL reads; lookups have short-lived ones of their own."""
 
-    threads = ("transfer-control", "transfer-nixl", "transfer-registry")
+    threads = ("transfer-control", "transfer-nixl")
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class DecodeReader(TransferFacade):
         self._config = config
         self._pool = pool
         self._worker = ReadWorker(pool, clock, lambda report: self._control.inbox.put(report), stopping)
-        self._resolver = Resolver(lambda answer: self._control.inbox.put(answer), stopping)
+        self._resolver = Resolver(lambda answer: self._control.inbox.put(answer))
         self._control = DecodeControl(
             config,
             contract,
@@ -93,7 +93,6 @@ class DecodeReader(TransferFacade):
         self._control.links.dial_all()
         self._start_thread("transfer-control", self._control.run)
         self._start_thread("transfer-nixl", self._worker.run)
-        self._start_thread("transfer-registry", self._resolver.run)
 
     def open(
         self,

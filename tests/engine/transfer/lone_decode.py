@@ -57,13 +57,14 @@ class LoneDecode:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.orders: list[Order] = []
-        self.asked: list[str] = []
+        self.asked: list[int] = []
+        """The numbers of the lookups."""
         self.channel = ManualChannel()
         self.config = config_of(Role.DECODE, "decode-0", peers=(PEER,))
         ranks = InstanceRanks((HEADS,), "")
         self.control = DecodeControl(
             self.config, CONTRACT, LAYOUT, ranks, self.clock, Journal(self.clock), Event(),
-            own=self.orders.append, ask=self.asked.append, end_instance=print,
+            own=self.orders.append, ask=lambda _, number: self.asked.append(number), end_instance=print,
         )  # fmt: skip
         self.control.links.dial_all()
 

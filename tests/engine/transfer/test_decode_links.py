@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from lone_decode import HEADS, LoneDecode
+from lone_decode import HEADS, PEER, LoneDecode
 from transfer_sides import LAST_TOKEN, SOURCE
 
 from engine.transfer.control.channel import Connection
+from engine.transfer.control.registry import LOOKUP_LIMIT_S, Resolved
 from engine.transfer.data.read_orders import ClosePeer, OpenPeer, PeerOpened, PeerUnusable
+from engine.transfer.decode.link_keeper import RETRY_S
 from engine.transfer.decode.links import LinkPhase
 from engine.transfer.interface import Failed, FailReason, Landed
 from engine.transfer.protocol import frames
@@ -101,3 +103,31 @@ def test_why_a_link_was_lost_outlives_what_its_agents_tell_late(case: LoneDecode
     for report in (PeerUnusable(lane, "no backend"), PeerOpened(lane)):
         case.control._obey(report)
         assert (case.link.is_working, case.link.error) == (False, "prefill-0 left: prefill stops")
+
+
+def pass_time(case: LoneDecode, seconds: float) -> None:
+    """Have a tick come after a time in which this process ran."""
+    case.clock.advance(seconds)
+    case.control._tick(case.clock.monotonic())
+
+
+def test_a_room_does_not_outwait_a_lookup(case: LoneDecode) -> None:
+    """Its pairing clock ends it, and says that it is not its prefill leg that is missing."""
+    case.open("a", 1)
+    pass_time(case, case.config.pairing_timeout_s)
+    detail = f"no link to {PEER} within 10 s: looking_up"
+    assert case.control.events.take_all() == [Failed("a", FailReason.PAIRING_TIMEOUT, detail)]
+
+
+def test_a_lookup_that_does_not_end_is_given_up_and_asked_again(case: LoneDecode) -> None:
+    """What it answers after all is not taken for the answer of the next one."""
+    pass_time(case, LOOKUP_LIMIT_S - 1)
+    assert case.link.phase is LinkPhase.LOOKING_UP
+    pass_time(case, 1.1)
+    assert (case.link.phase, case.link.error) == (LinkPhase.DOWN, "its lookup has not ended in 35 s")
+    pass_time(case, RETRY_S)
+    first, second = case.asked
+    case.control._obey(Resolved(PEER, first, None, "connection refused"))
+    assert case.link.phase is LinkPhase.LOOKING_UP
+    case.control._obey(Resolved(PEER, second, None, "connection refused"))
+    assert (case.link.phase, case.link.error) == (LinkPhase.DOWN, "connection refused")
