@@ -42,7 +42,7 @@ def share(kept: Path, out: Path | None = None, *, known_secrets: tuple[str, ...]
     shared = redaction.files()
     shared["redaction.json"] = msgspec.json.encode({"counts": dict(redaction.counts), "tool": "pdctl"})
     target = out or kept.with_name(f"{kept.name.removesuffix('.tar.gz')}-shared.tar.gz")
-    write(target, _manifest(files, shared), shared)
+    write(target, _manifest(files, shared, redaction), shared)
     if kept.is_dir():
         mapping = {"mapping": dict(redaction.mapping), "counts": dict(redaction.counts)}
         _write_private(kept / "redaction.json", msgspec.json.encode(mapping))
@@ -163,12 +163,13 @@ def _cut(target: Path, finished: int) -> None:
         os.truncate(target, finished)
 
 
-def _manifest(files: Files, shared: Files) -> Manifest:
+def _manifest(files: Files, shared: Files, redaction: Redaction) -> Manifest:
     try:
         base = msgspec.json.decode(files.get(manifest.FILE, b""), type=Manifest)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         base = Manifest(deployment="", tool_version="", captured_at="", took_s=0.0, is_complete=False)
-    return msgspec.structs.replace(base, deployment="", missing=(), files=tuple(_listed(shared)))
+    told = base.conclusion and redaction.conclusion(base.conclusion)
+    return msgspec.structs.replace(base, deployment="", missing=(), files=tuple(_listed(shared)), conclusion=told)
 
 
 def _listed(shared: Files) -> Iterable[manifest.FileEntry]:

@@ -13,6 +13,7 @@ from pdctl.evidence import positive_list, toml_text
 from pdctl.evidence.credentials import Credentials
 from pdctl.evidence.free_text import without_content
 from pdctl.evidence.loglines import without_colours
+from pdctl.evidence.manifest import Conclusion
 from pdctl.evidence.pseudonyms import Pseudonyms
 
 Files = Mapping[str, bytes]
@@ -59,6 +60,16 @@ class Redaction:
             shown = f"{self._pseudonyms.mapping.get(folder, folder)}/{file}" if folder else file
             made[shown] = self._one(file, data)
         return made
+
+    def conclusion(self, told: Conclusion) -> Conclusion:
+        """Return what was concluded, with the pseudonyms of the instances that it names."""
+        subjects = tuple(self._name(name, "instance") for name in told.subjects)
+        return msgspec.structs.replace(told, subjects=subjects, symptoms=tuple(map(self._symptom, told.symptoms)))
+
+    def _symptom(self, symptom: str) -> str:
+        kind, _, where = symptom.partition(" ")
+        instance, _, unit = where.partition(" ")
+        return f"{kind} {self._name(instance, 'instance')} {self.text(unit)}"
 
     def _one(self, file: str, data: bytes) -> bytes:
         data = self._credentials.without(data)
@@ -198,6 +209,9 @@ def _known_names(files: Files) -> dict[str, str]:
                 names[host.removeprefix("ssh:")] = "host"
     if isinstance(topology.get("name"), str) and topology["name"]:
         names.setdefault(topology["name"], "deployment")
+    for folder in (name.partition("/")[0] for name in sorted(files) if "/" in name):
+        if not _GENERIC.fullmatch(folder):
+            names.setdefault(folder, "instance")
     for data in files.values():
         for match in _SERVED.finditer(data):
             names.setdefault(match[1].decode("utf-8", "replace"), "model")

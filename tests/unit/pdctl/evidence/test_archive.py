@@ -183,6 +183,37 @@ def test_manifest_of_the_archive_is_true(tmp_path: Path) -> None:
     }
 
 
+def test_conclusion_in_the_archive_names_nobody(tmp_path: Path) -> None:
+    """What was concluded is kept under the same pseudonyms as everything else, also of who is in no topology."""
+    folder = tmp_path / "incident"
+    (folder / "acme-one").mkdir(parents=True)
+    (folder / "topology.toml").write_text('[[instance]]\nname = "acme-one"\nrole = "decode"\n')
+    (folder / "acme-one" / "log.txt").write_text("acme-one and prefill-0\n")
+    told = manifest.Conclusion(
+        incident_id="0f", verdict="wedged", codes=("PD101",), subjects=("acme-one", "prefill-0", "acme-gone"),
+        symptoms=("stalled acme-one queue of acme-one", "silent acme-gone ", "silent prefill-0 rank 1"),
+    )  # fmt: skip
+    manifest.write(folder, msgspec.structs.replace(INVENTORY, conclusion=told))
+    files = archive.read(archive.share(folder))
+    shown = msgspec.json.decode(files["manifest.json"], type=Manifest).conclusion
+    assert shown == manifest.Conclusion(
+        incident_id="0f", verdict="wedged", codes=("PD101",), subjects=("decode-x1", "prefill-0", "instance-x1"),
+        symptoms=("stalled decode-x1 queue of decode-x1", "silent instance-x1 ", "silent prefill-0 rank 1"),
+    )  # fmt: skip
+    assert b"acme" not in b"".join(files.values())
+
+
+def test_folder_of_no_known_instance_has_a_pseudonym(tmp_path: Path) -> None:
+    """Where the topology is broken, the folders still are called as the instances are."""
+    folder = tmp_path / "incident"
+    (folder / "acme-one").mkdir(parents=True)
+    (folder / "topology.toml").write_text("[[instance")
+    (folder / "acme-one" / "log.txt").write_text("acme-one\n")
+    files = archive.read(archive.share(folder))
+    assert files["instance-x1/log.txt"] == b"instance-x1\n"
+    assert not [name for name in files if "acme" in name]
+
+
 def test_manifest_finds_changed_and_missing_files(tmp_path: Path) -> None:
     """After the fact."""
     for name in ("one", "two", "three"):
