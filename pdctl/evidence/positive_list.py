@@ -82,6 +82,11 @@ _FIELDS = frozenset(field.name for record in _RECORDS for field in msgspec.struc
 _LOADS = frozenset(part for name in signal_catalogue.LOADS for part in name.split("."))
 
 
+def is_own_word(word: str) -> bool:
+    """Return whether a word is a key that we or the engines gave; as a name of somebody's it would hit these too."""
+    return word in _KEYS or word in _FIELDS or word in _LOADS or word in LABELS
+
+
 def is_listed(key: str) -> bool:
     """Return whether a key of structured data keeps its value."""
-    return key in _KEYS or key in _FIELDS or key in _LOADS or _QUEUES.fullmatch(key) is not None
+    return is_own_word(key) or _QUEUES.fullmatch(key) is not None

@@ -12,12 +12,13 @@ import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 
-_IPV4 = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d{1,3}){3})(?![\w.]*\.\d|\d)")
-_IPV6 = re.compile(r"(?<![\w:.])((?:[0-9a-fA-F]{0,4}:){2,7}[0-9a-fA-F]{0,4})(?![\w:])")
-_URL_HOST = re.compile(r"(?<=://)(?:[^\s/@]*@)?([A-Za-z0-9][A-Za-z0-9.-]*)")
+# An underscore ends a name or an address: vLLM's router joins them to `___prefill_addr_10.0.0.1:8000___decode_addr_...`
+_IPV4 = re.compile(r"(?<![A-Za-z0-9.])(\d{1,3}(?:\.\d{1,3}){3})(?![A-Za-z0-9.]*\.\d|\d)")
+_IPV6 = re.compile(r"(?<![A-Za-z0-9:.])((?:[0-9a-fA-F]{0,4}:){2,7}[0-9a-fA-F]{0,4})(?![A-Za-z0-9:])")
+_URL_HOST = re.compile(r"(?<=://)(?:[^\s/@]*@)?([A-Za-z0-9_][\w.-]*)")
 _TOP = r"(?:com|net|org|io|ai|dev|cloud|internal|local|lan|corp|svc|example)"
-_DOMAIN = re.compile(rf"\.{_TOP}\b", re.I)
-_HOST_WORD = re.compile(rf"(?<![\w./@-])((?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+{_TOP})(?![\w-])", re.I)
+_DOMAIN = re.compile(rf"\.{_TOP}(?![A-Za-z0-9])", re.I)
+_HOST_WORD = re.compile(rf"(?<![A-Za-z0-9./@-])((?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+{_TOP})(?![A-Za-z0-9-])", re.I)
 _MAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 _HOME = re.compile(r"(?<=/home/)[^/\s'\"]+|(?<=/Users/)[^/\s'\"]+")
 _LOCAL_NAMES = {"localhost", "ip6-localhost"}
@@ -115,7 +116,9 @@ class Pseudonyms:
 
 def _words(names: Iterable[str]) -> re.Pattern[str] | None:
     ordered = sorted(names, key=len, reverse=True)
-    return re.compile(r"(?<![\w-])(?:" + "|".join(map(re.escape, ordered)) + r")(?![\w-])") if ordered else None
+    if not ordered:
+        return None
+    return re.compile(r"(?<![A-Za-z0-9-])(?:" + "|".join(map(re.escape, ordered)) + r")(?![A-Za-z0-9-])")
 
 
 def _shares_a_factor(left: int, right: int) -> bool:

@@ -12,11 +12,11 @@ import msgspec
 from pdctl.evidence import positive_list, toml_text
 from pdctl.evidence.credentials import Credentials
 from pdctl.evidence.free_text import without_content
+from pdctl.evidence.known_names import Files, is_generic, known_names
 from pdctl.evidence.loglines import without_colours
 from pdctl.evidence.manifest import Conclusion
 from pdctl.evidence.pseudonyms import Pseudonyms
 
-Files = Mapping[str, bytes]
 NEVER_SHARED = ("notes.md", "truth.toml", "manifest.json", "redaction.json", "flight.bin")
 """Free text, answers, what is written anew, and binary records that no rule can look into."""
 _LABEL = re.compile(r'([A-Za-z_]\w*)="((?:[^"\\]|\\.)*)"')
@@ -25,13 +25,6 @@ _PUBLIC_PATHS = ("/usr/", "/lib/", "/lib64/", "/proc/", "/sys/", "/dev/", "/v1/"
 _PACKAGES = re.compile(
     r"^.*?/((?:site-packages|dist-packages|sglang|vllm|engine|pdctl|dynamo|nixl|lib/python3\.\d+)/.*)$"
 )
-_GENERIC = re.compile(
-    r"(?:prefill|decode|router|unified|worker|engine|frontend|server|p|d|smg|sglang|vllm|dynamo|nixl|epp|sidecar|gateway|proxy|"
-    r"unknown|default)(?:[-_]?\d+)?",
-    re.I,
-)
-"""Names that say what an instance does and nothing of whose it is; they would also hit the engines' own words."""
-_SERVED = re.compile(rb"""--(?:served-model-name|served-name|model-path|model)["']?[,=\s]\s*["']?([^\s"',]+)""")
 
 
 class Redaction:
@@ -41,7 +34,7 @@ class Redaction:
         """`secrets` and `names` are values that the caller knows of this host: keys, its name, its user."""
         self._files = files
         self._credentials = Credentials(secrets)
-        self._pseudonyms = Pseudonyms(key, _known_names(files) | dict.fromkeys(names, "host"))
+        self._pseudonyms = Pseudonyms(key, known_names(files, names))
         self.counts: Counter[str] = Counter()
 
     @property
@@ -131,11 +124,11 @@ class Redaction:
 
     def _key(self, key: str) -> str:
         """Return a key; one that is a name or an address itself (a table by peer) is replaced like a value."""
-        return self.text(key)
+        return key if positive_list.is_own_word(key) else self.text(key)
 
     def _name(self, value: str, kind: str) -> str:
         shown = self.text(value)
-        return shown if shown != value or _GENERIC.fullmatch(value) else self._pseudonyms.of(value, kind)
+        return shown if shown != value or is_generic(value) else self._pseudonyms.of(value, kind)
 
     def _if(self, is_listed: bool, value: object) -> object:
         is_harmless = isinstance(value, (dict, bool)) or _is_tables(value) or value in ("", [], None)
@@ -186,33 +179,3 @@ class Redaction:
 
 def _is_tables(value: object) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(item, dict) for item in value)
-
-
-def _known_names(files: Files) -> dict[str, str]:
-    """Return the names that the topology and the command lines give: instances by role, models, hosts, units."""
-    names: dict[str, str] = {}
-    try:
-        topology = tomllib.loads(files.get("topology.toml", b"").decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError):
-        topology = {}
-    found = topology.get("instance")
-    for item in found if isinstance(found, list) else ():
-        if not isinstance(item, dict):
-            continue
-        role = str(item.get("role") or "instance")
-        for key, kind in (("name", role), ("model", "model"), ("unit", "unit")):
-            if isinstance(item.get(key), str) and item[key] and not _GENERIC.fullmatch(item[key]):
-                names[item[key]] = kind
-        hosts = [item.get("host"), *(item.get("hosts") or ())]
-        for host in hosts:
-            if isinstance(host, str) and host not in ("", "local"):
-                names[host.removeprefix("ssh:")] = "host"
-    if isinstance(topology.get("name"), str) and topology["name"]:
-        names.setdefault(topology["name"], "deployment")
-    for folder in (name.partition("/")[0] for name in sorted(files) if "/" in name):
-        if not _GENERIC.fullmatch(folder):
-            names.setdefault(folder, "instance")
-    for data in files.values():
-        for match in _SERVED.finditer(data):
-            names.setdefault(match[1].decode("utf-8", "replace"), "model")
-    return names

@@ -124,6 +124,38 @@ def test_addresses_keep_class_network_and_equality() -> None:
     assert public != "8.8.4.4"
 
 
+def test_what_is_joined_by_underscores_goes_all_the_same() -> None:
+    """vLLM's router names prefill and decode in the id of each request; a hexadecimal tail of its own stays."""
+    request = "chatcmpl-___prefill_addr_{}:8000___decode_addr_{}:8001_9f00c1"
+    addresses = log_of(request.format("10.20.30.40", "10.20.30.41") + " on 10.20.30.40")
+    one, two, again = re.findall(r"10\.\d+\.\d+\.\d+", addresses)
+    assert "10.20.30.4" not in addresses
+    assert one == again != two
+    assert f"_prefill_addr_{one}:8000___decode_addr_{two}:8001_9f00c1" in addresses
+    hosts = log_of(request.format("gpu1.acme.internal", "acme-prefill-paris") + " kv_10.1.2.3_10.1.2.4_done")
+    assert not re.search(r"acme|paris|gpu1\b|10\.1\.2\.", hosts)
+    assert "_prefill_addr_host-x2:8000___decode_addr_prefill-x1:8001_9f00c1" in hosts
+    assert "acme" not in log_of("GET http://acme_gpu_7:8000/v1/models of kv_2001:db8:0:7::5_acme-prefill-paris_2")
+    assert "2001:db8:0:7::5" not in log_of("kv_2001:db8:0:7::5_2")
+
+
+def test_a_name_that_is_an_engines_word_breaks_no_key() -> None:
+    """Who serves under the name `model` still has a `served_model_name`, and a user called vllm no words of vLLM."""
+    topology = b"""name = "default"
+[[instance]]
+name = "one"
+role = "prefill"
+model = "model"
+"""
+    files = shared({
+        "topology.toml": topology,
+        "one/loads.json": b'{"served_model_name":"model","num_running_reqs":3}',
+        "one/log.txt": b"vllm_engine default_loop",
+    }, names=("vllm",))  # fmt: skip
+    assert files["prefill-x1/loads.json"] == b'{"served_model_name":"model-x1","num_running_reqs":3}'
+    assert files["prefill-x1/log.txt"] == b"vllm_engine default_loop"
+
+
 def test_unknown_keys_keep_their_name_and_lose_their_value() -> None:
     """Structured data by the positive list, in TOML, JSON and JSON inside TOML."""
     http = b'[[get]]\npath = "/server_info"\nstatus = 200\nfoo = "leak1"\nbody = \'{"status":"ok","bar":"leak2"}\'\n'
