@@ -208,13 +208,18 @@ def _tcp(folder: Path) -> Iterator[dict[str, Any]]:
             sent, _, received = fields[4].partition(":")
             yield {
                 "state": TCP_STATES[number - 1] if 0 < number <= len(TCP_STATES) else "unknown",
-                "local": f"{local[0]}:{local[1]}",
-                "remote": f"{remote[0]}:{remote[1]}",
+                "local": joined(*local),
+                "remote": joined(*remote),
                 "send_queue_bytes": int(sent, 16),
                 "receive_queue_bytes": int(received, 16),
                 "inode": fields[9],
                 "local_port": local[1],
             }
+
+
+def joined(address: str, port: int) -> str:
+    """Return `address:port`; IPv6 in brackets, or the port would be one more group of it."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -66,6 +66,8 @@ NAMES = {
     **dict.fromkeys(("request_id", "rid"), "request"),
 }
 """Keys whose values are names that somebody gave, and the kind of their pseudonyms."""
+ENDPOINTS = ("local", "remote")
+"""Keys of a socket whose values are an address and a port."""
 _LABELS = (
     "le quantile queue queues state result role kind direction reason thread path status status_code "
     "method code owner event stage phase finish_reason finished_reason engine_type tp_rank dp_rank "

@@ -14,7 +14,9 @@ from collections.abc import Iterable, Mapping
 
 # An underscore ends a name or an address: vLLM's router joins them to `___prefill_addr_10.0.0.1:8000___decode_addr_...`
 _IPV4 = re.compile(r"(?<![A-Za-z0-9.])(\d{1,3}(?:\.\d{1,3}){3})(?![A-Za-z0-9.]*\.\d|\d)")
-_IPV6 = re.compile(r"(?<![A-Za-z0-9:.])((?:[0-9a-fA-F]{0,4}:){2,7}[0-9a-fA-F]{0,4})(?![A-Za-z0-9:])")
+# With a port, for those who write it without brackets; what comes out is parsed.
+_IPV6 = re.compile(r"(?<![A-Za-z0-9.])((?:[0-9a-fA-F]{0,5}:){2,9}[0-9a-fA-F]{0,5})(?![A-Za-z0-9:]|\.\d)")
+_PORT = re.compile(r"(?::\d{1,5})?:?")
 _URL_HOST = re.compile(r"(?<=://)(?:[^\s/@]*@)?([A-Za-z0-9_][\w.-]*)")
 _TOP = r"(?:com|net|org|io|ai|dev|cloud|internal|local|lan|corp|svc|example)"
 _DOMAIN = re.compile(rf"\.{_TOP}(?![A-Za-z0-9])", re.I)
@@ -60,20 +62,32 @@ class Pseudonyms:
             text = _HOST_WORD.sub(lambda match: self._host(match[1]), text)
         if text.count(".") >= 3:
             text = _IPV4.sub(lambda match: self.address(match[1]), text)
-        return _IPV6.sub(lambda match: self.address(match[1]), text) if "::" in text or text.count(":") >= 5 else text
+        return _IPV6.sub(lambda match: self._new_address(match[1]), text) if _may_have_ipv6(text) else text
 
     def address(self, address: str) -> str:
         """Return the pseudonym of an IP address; loopback, unspecified and multicast stay."""
-        try:
-            parsed = ipaddress.ip_address(address)
-        except ValueError:
-            return address
-        if parsed.is_loopback or parsed.is_unspecified or parsed.is_multicast:
+        parsed = _parsed(address)
+        if parsed is None or parsed.is_loopback or parsed.is_unspecified or parsed.is_multicast:
             return address
         if address not in self.mapping:
             is_old = isinstance(parsed, ipaddress.IPv4Address)
             self.mapping[address] = self._ipv4(address) if is_old else self._ipv6(parsed.exploded)
         return self.mapping[address]
+
+    def endpoint(self, text: str) -> str | None:
+        """Return `address:port` with the address replaced, the port being what stands behind the last colon.
+
+        None for what is no such thing.
+        """
+        host, _, port = text.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        if not port.isdigit() or "%" in host or _parsed(host) is None:
+            return None
+        return f"[{self.address(host)}]:{port}" if ":" in host else f"{self.address(host)}:{port}"
+
+    def _new_address(self, text: str) -> str:
+        address, behind = _split(text)
+        return self.address(address) + behind
 
     def _ipv4(self, address: str) -> str:
         octets = [int(octet) for octet in address.split(".")]
@@ -111,7 +125,33 @@ class Pseudonyms:
     def _url_host(self, match: re.Match[str]) -> str:
         host = match[1]
         is_ours = host in self.mapping.values() or host in _LOCAL_NAMES
-        return match[0] if is_ours or _IPV4.fullmatch(host) else self._host(host)
+        return match[0] if is_ours or _IPV4.fullmatch(host) or _is_ipv6(match) else self._host(host)
+
+
+def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(address)
+    except ValueError:
+        return None
+
+
+def _may_have_ipv6(text: str) -> bool:
+    return "::" in text or text.count(":") >= 5
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Return an IPv6 address and what stands behind it: nothing, a port, a colon of the sentence, or both."""
+    last = text.rfind(":")
+    for end in (len(text), last, text.rfind(":", 0, last)):
+        if _parsed(text[:end]) is not None and _PORT.fullmatch(text[end:]):
+            return text[:end], text[end:]
+    return text, ""
+
+
+def _is_ipv6(match: re.Match[str]) -> bool:
+    """Return whether what looks like a URL's host is the first group of an address that stands without brackets."""
+    whole = _IPV6.match(match.string, match.start(1))
+    return whole is not None and _parsed(_split(whole[1])[0]) is not None
 
 
 def _words(names: Iterable[str]) -> re.Pattern[str] | None:

@@ -115,6 +115,8 @@ class Redaction:
                 made[key] = {k: v for k, v in value.items() if not isinstance(v, (dict, list))}
             elif key in positive_list.NAMES and isinstance(value, str):
                 made[key] = self._name(value, positive_list.NAMES[key])
+            elif key in positive_list.ENDPOINTS and isinstance(value, str):
+                made[key] = self._pseudonyms.endpoint(value) or self._string(value)
             elif positive_list.CONTENT.fullmatch(key):
                 self.counts["texts"] += 1
                 made[key] = f"<{len(value)} long>" if isinstance(value, (str, list, dict)) else ""
