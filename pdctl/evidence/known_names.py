@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
-from pdctl.evidence import positive_list
+from pdctl.evidence import host_names, positive_list
 
 Files = Mapping[str, bytes]
 _GENERIC = re.compile(
@@ -26,18 +27,33 @@ def is_generic(name: str) -> bool:
     return _GENERIC.fullmatch(name) is not None
 
 
-def known_names(files: Files, hosts: Iterable[str] = ()) -> dict[str, str]:
-    """Return name -> kind: of the topology, the folders, the command lines, and the hosts that the caller knows."""
-    names: dict[str, str] = {}
+class KnownNames(NamedTuple):
+    """What has to be searched for."""
+
+    kinds: dict[str, str]
+    """Name -> kind; an instance's kind is its role."""
+    same: dict[str, str]
+    """Another spelling -> the name that it means."""
+
+
+def known_names(files: Files, hosts: Iterable[str] = ()) -> KnownNames:
+    """Return the names of the topology, the folders, the command lines and the logs, and the caller's own hosts."""
+    kinds: dict[str, str] = {}
     topology = _topology(files)
     found = topology.get("instance")
-    for item in found if isinstance(found, list) else ():
-        if isinstance(item, dict):
-            for name, kind in _of_instance(item):
-                names.setdefault(name, kind)
-    for name, kind in (*_of_files(topology, files), *((host, "host") for host in hosts)):
-        names.setdefault(name, kind)
-    return {name: kind for name, kind in names.items() if _is_telling(name)}
+    items = [item for item in (found if isinstance(found, list) else ()) if isinstance(item, dict)]
+    for item in items:
+        for name, kind in _of_instance(item):
+            kinds.setdefault(name, kind)
+    spellings = [host for item in items for host in host_names.of_instance(item)]
+    spellings += sorted({host for data in files.values() for host in host_names.stated_in(data)})
+    meant = host_names.same_hosts((*spellings, *hosts))
+    others = _of_files(topology, files)
+    for name, kind in (*((host, "host") for host in meant.values()), *others):
+        kinds.setdefault(name, kind)
+    kinds = {name: kind for name, kind in kinds.items() if _is_telling(name)}
+    same = {name: host for name, host in meant.items() if host in kinds and name not in kinds and _is_telling(name)}
+    return KnownNames(kinds, same)
 
 
 def _is_telling(name: str) -> bool:
@@ -57,10 +73,6 @@ def _of_instance(item: Mapping[str, object]) -> Iterator[tuple[str, str]]:
         value = item.get(key)
         if isinstance(value, str):
             yield value, kind
-    more = item.get("hosts")
-    for host in (item.get("host"), *(more if isinstance(more, list) else ())):
-        if isinstance(host, str) and host != "local":
-            yield host.removeprefix("ssh:"), "host"
 
 
 def _of_files(topology: Mapping[str, object], files: Files) -> Iterator[tuple[str, str]]:

@@ -30,13 +30,16 @@ _FIRST_OCTETS = [n for n in range(11, 224) if n not in (100, 127, 169, 172, 192,
 class Pseudonyms:
     """One archive's mapping. `key` makes it, so the same key gives the same pseudonyms."""
 
-    def __init__(self, key: bytes, names: Mapping[str, str] | None = None) -> None:
-        """`names` are known ones: original -> kind; an instance's kind is its role."""
+    def __init__(
+        self, key: bytes, names: Mapping[str, str] | None = None, same: Mapping[str, str] | None = None
+    ) -> None:
+        """`names` are known ones: original -> kind; `same` are other spellings of some: spelling -> known name."""
         self._key = key
         self._counts: dict[str, int] = {}
         self.mapping: dict[str, str] = {}
         for name, kind in (names or {}).items():
             self.of(name, kind)
+        self.mapping |= {spelling: self.mapping[name] for spelling, name in (same or {}).items()}
         self._known = _words(self.mapping)
 
     def of(self, name: str, kind: str) -> str:

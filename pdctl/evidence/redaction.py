@@ -34,7 +34,7 @@ class Redaction:
         """`secrets` and `names` are values that the caller knows of this host: keys, its name, its user."""
         self._files = files
         self._credentials = Credentials(secrets)
-        self._pseudonyms = Pseudonyms(key, known_names(files, names))
+        self._pseudonyms = Pseudonyms(key, *known_names(files, names))
         self.counts: Counter[str] = Counter()
 
     @property
@@ -115,6 +115,8 @@ class Redaction:
                 made[key] = {k: v for k, v in value.items() if not isinstance(v, (dict, list))}
             elif key in positive_list.NAMES and isinstance(value, str):
                 made[key] = self._name(value, positive_list.NAMES[key])
+            elif key in ("host", "hosts"):
+                made[key] = [self._host(item) for item in value] if isinstance(value, list) else self._host(value)
             elif key in positive_list.ENDPOINTS and isinstance(value, str):
                 made[key] = self._pseudonyms.endpoint(value) or self._string(value)
             elif positive_list.CONTENT.fullmatch(key):
@@ -131,6 +133,13 @@ class Redaction:
     def _name(self, value: str, kind: str) -> str:
         shown = self.text(value)
         return shown if shown != value or is_generic(value) else self._pseudonyms.of(value, kind)
+
+    def _host(self, value: object) -> object:
+        """Return a host as deployment files write it; also a name that is too short to be searched for."""
+        if not isinstance(value, str) or not value.startswith("ssh:"):
+            return self._value(value)
+        user, at, host = value.removeprefix("ssh:").rpartition("@")
+        return f"ssh:{self._name(user, 'user')}{at}{self._name(host, 'host')}"
 
     def _if(self, is_listed: bool, value: object) -> object:
         is_harmless = isinstance(value, (dict, bool)) or _is_tables(value) or value in ("", [], None)
