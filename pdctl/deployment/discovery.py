@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
@@ -12,6 +12,7 @@ from pdctl.collect.credentials import api_key
 from pdctl.collect.http import InstanceClient
 from pdctl.deployment.identify import ASKING, Address, Found, Worker, identify, untold
 from pdctl.deployment.model import Deployment, Instance, Role
+from pdctl.deployment.places import Places, Resolve, system_resolver
 from pdctl.errors import CannotTell, NotProven, UsageError
 from pdctl.evidence.urls import host_of
 
@@ -31,8 +32,12 @@ def discover(
     ca_file: str | None = None,
     progress: Callable[[str], None] = lambda line: None,
     must_answer: bool = True,
+    resolve: Resolve = system_resolver,
 ) -> Discovery:
     """Ask every address what it is, and the routers among them for their workers.
+
+    A worker that a router knows by another name or address than the operator is one instance, and keeps the
+    operator's; `resolve` tells which are the same.
 
     Without `must_answer` one that does not answer belongs to the deployment all the same, with the family of the
     others, if its role was said or a router tells it. Raises UsageError (an address twice), NotProven (an address
@@ -40,14 +45,17 @@ def discover(
     endpoint tells).
     """
     _refuse_duplicates(addresses)
+    notes: list[str] = []
     key = api_key(api_key_file)
     with ThreadPoolExecutor(max_workers=16) as pool:
         asked = list(pool.map(lambda item: _ask_or_error(item, key, ca_file), addresses))
         found = _answering(asked, must_answer=must_answer)
         progress(f"{len(found)} of {len(addresses)} addresses are engines or routers")
-        revealed = _revealed(found, {item.url for item in addresses})
+        workers = tuple(worker for item in found for worker in item.workers)
+        given = [item.url for item in addresses]
+        places = Places((*given, *(worker.url for worker in workers)) if workers else (), resolve)
+        revealed = _revealed(workers, given, places, notes)
         trusted = {host_of(item.url) for item in addresses}
-        notes = []
         for more in pool.map(
             # The key goes only where the operator sent it: a router may name any host.
             lambda item: _ask_or_error(item, key if host_of(item.url) in trusted else None, ca_file),
@@ -61,7 +69,7 @@ def discover(
         if isinstance(answer, NotProven):
             notes.append(f"taken all the same: {answer.message}")
             found.append(_silent(address, found))
-    return _assembled(found, name, api_key_file, ca_file, notes)
+    return _assembled(found, name, api_key_file, ca_file, notes, places)
 
 
 def _silent(address: Address, found: Sequence[Found]) -> Found:
@@ -96,29 +104,39 @@ def _answering(asked: Sequence[Found | NotProven], *, must_answer: bool) -> list
 
 
 def _refuse_duplicates(addresses: Sequence[Address]) -> None:
-    seen: set[str] = set()
+    unresolved = Places(())
+    seen: list[str] = []
     for address in addresses:
-        if address.url in seen:
-            raise UsageError(f"{address.url} is given twice", "name each instance once")
-        seen.add(address.url)
+        if known := unresolved.first_same(address.url, seen):
+            also = "" if known == address.url else f", as {known} too"
+            raise UsageError(f"{address.url} is given twice{also}", "name each instance once")
+        seen.append(address.url)
 
 
-def _revealed(found: Sequence[Found], known: Collection[str]) -> tuple[Address, ...]:
+def _revealed(workers: Sequence[Worker], given: Sequence[str], places: Places, notes: list[str]) -> tuple[Address, ...]:
     """Return the routers' workers that were not named; a router knows the roles that vLLM does not tell."""
     roles = {role.value: role for role in Role}
     more: dict[str, Address] = {}
-    for worker in (worker for item in found for worker in item.workers):
+    for worker in workers:
         url = worker.url.rstrip("/")
-        if url not in known:
+        known = places.first_same(url, (*given, *more))
+        if known is None:
             more[url] = Address(url, roles.get(worker.worker_type or ""))
+        elif known != url:
+            notes.append(f"{url}, named by the router, is {known}")
     return tuple(more.values())
 
 
 def _assembled(
-    found: Sequence[Found], name: str | None, api_key_file: str | None, ca_file: str | None, notes: list[str]
+    found: Sequence[Found],
+    name: str | None,
+    api_key_file: str | None,
+    ca_file: str | None,
+    notes: list[str],
+    places: Places,
 ) -> Discovery:
     told = {worker.url.rstrip("/"): worker for item in found for worker in item.workers}
-    completed = [_completed(item, told.get(item.url)) for item in found]
+    completed = [_completed(item, told.get(places.first_same(item.url, told) or "")) for item in found]
     without = [item.url for item in completed if item.role is None]
     if without:
         raise CannotTell(
