@@ -137,6 +137,8 @@ def _assembled(
 ) -> Discovery:
     told = {worker.url.rstrip("/"): worker for item in found for worker in item.workers}
     completed = [_completed(item, told.get(places.first_same(item.url, told) or "")) for item in found]
+    if not any(item.role is Role.PREFILL for item in completed):
+        completed = [_alone(item, notes) for item in completed]
     without = [item.url for item in completed if item.role is None]
     if without:
         raise CannotTell(
@@ -178,6 +180,14 @@ def _completed(item: Found, worker: Worker | None) -> Found:
     role = item.role or roles.get(worker.worker_type or "")
     port = item.bootstrap_port or (worker.bootstrap_port if role is Role.PREFILL else None)
     return msgspec.structs.replace(item, role=role, bootstrap_port=port)
+
+
+def _alone(item: Found, notes: list[str]) -> Found:
+    """Return an instance as what it is where there is no prefill."""
+    if item.role_alone is None:
+        return item
+    notes.append(f"{item.url} is taken as {item.role_alone}, as there is no prefill; if there is one, give its URL too")
+    return msgspec.structs.replace(item, role=item.role_alone)
 
 
 def _named(found: Sequence[Found], api_key_file: str | None, ca_file: str | None) -> tuple[Instance, ...]:

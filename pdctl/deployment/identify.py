@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
@@ -41,6 +41,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     dialect: Dialect
     role: Role | None
+    role_alone: Role | None = None
+    """What it is instead where no instance of the deployment is a prefill, and nobody said its role."""
     model: str | None
     version: str | None
     bootstrap_port: int | None
@@ -83,14 +85,17 @@ def identify(address: Address, client: InstanceClient) -> Found:
             f"{address.url} answers, but is no engine or router that pdctl knows",
             "give the address of an engine's or router's HTTP port, not of a metrics or bootstrap port",
         )
-    said = Role.ROUTER if dialect.kind is Kind.ROUTER else _role(dialect, _text(first(dialect.role, answers)))
-    if address.role and said and address.role is not said:
+    word = _text(first(dialect.role, answers))
+    said = Role.ROUTER if dialect.kind is Kind.ROUTER else _role(dialect.roles, word)
+    alone = _role(dialect.roles_alone, word)
+    if address.role and said and address.role not in (said, alone):
         raise NotProven(f"{address.url} says that it is {said}, not {address.role}", f"give {said}={address.url}")
     role = address.role or said
     return Found(
         url=address.url,
         dialect=dialect,
         role=role,
+        role_alone=None if address.role else alone,
         model=_text(first(dialect.model, answers)),
         version=_text(first(dialect.version, answers)),
         bootstrap_port=_number(first(dialect.bootstrap_port, answers)) if role is Role.PREFILL else None,
@@ -143,8 +148,8 @@ def _worker(row: object) -> Worker | None:
         return None
 
 
-def _role(dialect: Dialect, word: str | None) -> Role | None:
-    role = dialect.roles.get(word or "")
+def _role(roles: Mapping[str, str], word: str | None) -> Role | None:
+    role = roles.get(word or "")
     return Role(role) if role else None
 
 

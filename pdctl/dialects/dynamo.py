@@ -31,6 +31,7 @@ WORKER = Dialect(
     role=(Label("/metrics", _COMPONENT, "dynamo_component"),),
     # A "backend" or "decode" component decodes; with no prefill component beside it, it does both.
     roles={"prefill": "prefill", "decode": "decode", "backend": "decode"},
+    roles_alone={"backend": "unified"},
     model=(Label("/metrics", "vllm:num_requests_running", "model_name"),),
     kv_use=(
         Ratio("/metrics", series="vllm:kv_cache_usage_perc"),

@@ -123,6 +123,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     role: tuple[Place, ...] = ()
     roles: dict[str, str] = {}
     """Word of the family -> role of `pdctl.deployment.model`; a word that is missing is unknown."""
+    roles_alone: dict[str, str] = {}
+    """Word -> its role where no instance of the deployment is a prefill."""
     model: tuple[Place, ...] = ()
     bootstrap_port: tuple[Place, ...] = ()
     tp: tuple[Place, ...] = ()

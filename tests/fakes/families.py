@@ -45,3 +45,18 @@ def smg(workers: list[dict[str, object]], model: str = "smol") -> FakeServer:
             "/v1/models": Reply(models),
         }
     )
+
+
+def dynamo_frontend(model: str = "smol") -> FakeServer:
+    """The frontend of Dynamo, which lists no workers."""
+    metrics = f'dynamo_frontend_model_ready{{model="{model}"}} 1\n'
+    return FakeServer({"/metrics": Reply(metrics.encode())})
+
+
+def dynamo_worker(component: str, model: str = "smol") -> FakeServer:
+    """A worker of Dynamo, which tells its component."""
+    metrics = (
+        f'dynamo_component_requests_total{{dynamo_component="{component}",dynamo_endpoint="generate"}} 5\n'
+        f'vllm:num_requests_running{{engine="0",model_name="{model}"}} 0.0\n'
+    )
+    return FakeServer({"/metrics": Reply(metrics.encode())})
