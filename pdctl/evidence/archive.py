@@ -21,8 +21,9 @@ import msgspec
 from pdctl.errors import PdctlError, UsageError
 from pdctl.evidence import manifest
 from pdctl.evidence.credentials import ENVIRONMENT_KEY
+from pdctl.evidence.folder import Files
 from pdctl.evidence.manifest import Manifest
-from pdctl.evidence.redaction import Files, Redaction
+from pdctl.evidence.redaction import Redaction
 
 MOST_FILES = 10_000
 MOST_BYTES = 1 << 30

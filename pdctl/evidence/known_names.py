@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from pdctl.evidence import host_names, positive_list
+from pdctl.evidence.folder import Files
 
-Files = Mapping[str, bytes]
 _GENERIC = re.compile(
     r"(?:prefill|decode|router|unified|worker|engine|frontend|server|p|d|smg|sglang|vllm|dynamo|nixl|epp|sidecar|gateway|proxy|"
     r"unknown|default)(?:[-_]?\d+)?",

@@ -11,8 +11,9 @@ import msgspec
 
 from pdctl.evidence import positive_list, toml_text
 from pdctl.evidence.credentials import Credentials
+from pdctl.evidence.folder import Files
 from pdctl.evidence.free_text import without_content
-from pdctl.evidence.known_names import Files, is_generic, known_names
+from pdctl.evidence.known_names import is_generic, known_names
 from pdctl.evidence.loglines import without_colours
 from pdctl.evidence.manifest import Conclusion
 from pdctl.evidence.pseudonyms import Pseudonyms
