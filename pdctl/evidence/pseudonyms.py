@@ -12,15 +12,23 @@ import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 
+# The letters of an escape, `\n` or `%2F`, belong to no name that follows.
+_ESCAPED = r"(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2})"
 # An underscore ends a name or an address: vLLM's router joins them to `___prefill_addr_10.0.0.1:8000___decode_addr_...`
-_IPV4 = re.compile(r"(?<![A-Za-z0-9.])(\d{1,3}(?:\.\d{1,3}){3})(?![A-Za-z0-9.]*\.\d|\d)")
+_IPV4 = re.compile(rf"(?:(?<![A-Za-z0-9.])|{_ESCAPED})(\d{{1,3}}(?:\.\d{{1,3}}){{3}})(?![A-Za-z0-9.]*\.\d|\d)")
 # With a port, for those who write it without brackets; what comes out is parsed.
-_IPV6 = re.compile(r"(?<![A-Za-z0-9.])((?:[0-9a-fA-F]{0,5}:){2,9}[0-9a-fA-F]{0,5})(?![A-Za-z0-9:]|\.\d)")
+_IPV6 = re.compile(
+    rf"(?:(?<![A-Za-z0-9.])|{_ESCAPED})((?:[0-9a-fA-F]{{0,5}}:){{2,9}}[0-9a-fA-F]{{0,5}})(?![A-Za-z0-9:]|\.\d)"
+)
 _PORT = re.compile(r"(?::\d{1,5})?:?")
 _URL_HOST = re.compile(r"(?<=://)(?:[^\s/@]*@)?([A-Za-z0-9_][\w.-]*)")
 _TOP = r"(?:com|net|org|io|ai|dev|cloud|internal|local|lan|corp|svc|example)"
 _DOMAIN = re.compile(rf"\.{_TOP}(?![A-Za-z0-9])", re.I)
-_HOST_WORD = re.compile(rf"(?<![A-Za-z0-9./@-])((?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+{_TOP})(?![A-Za-z0-9-])", re.I)
+_HOST_WORD = re.compile(
+    rf"(?:(?<![A-Za-z0-9./@-])(?<!\\(?=[nrt]))(?<!%(?=[0-9A-F]{{2}}))|{_ESCAPED})"
+    rf"((?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+{_TOP})(?![A-Za-z0-9-])",
+    re.I,
+)
 _MAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 _HOME = re.compile(r"(?<=/home/)[^/\s'\"]+|(?<=/Users/)[^/\s'\"]+")
 _LOCAL_NAMES = {"localhost", "ip6-localhost"}
@@ -161,7 +169,9 @@ def _words(names: Iterable[str]) -> re.Pattern[str] | None:
     ordered = sorted(names, key=len, reverse=True)
     if not ordered:
         return None
-    return re.compile(r"(?<![A-Za-z0-9-])(?:" + "|".join(map(re.escape, ordered)) + r")(?![A-Za-z0-9-])")
+    return re.compile(
+        rf"(?:(?<![A-Za-z0-9-])|{_ESCAPED})(?:" + "|".join(map(re.escape, ordered)) + r")(?![A-Za-z0-9-])"
+    )
 
 
 def _shares_a_factor(left: int, right: int) -> bool:

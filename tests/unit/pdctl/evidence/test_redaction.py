@@ -139,6 +139,17 @@ def test_what_is_joined_by_underscores_goes_all_the_same() -> None:
     assert "2001:db8:0:7::5" not in log_of("kv_2001:db8:0:7::5_2")
 
 
+@pytest.mark.parametrize("before", [r"'lost\n", r"'lost\t", "peer=http%3A%2F%2F", "?q=%20"])
+@pytest.mark.parametrize("name", [
+    "10.20.30.40", "2001:db8:0:7::5", "gpu9.acme.internal", "acme-prefill-paris", "acme/llama-secret-tune",
+])  # fmt: skip
+def test_an_escape_before_a_name_is_no_part_of_it(before: str, name: str) -> None:
+    """Texts that were quoted by Python or for a URL."""
+    text = log_of(f"{before}{name} now")
+    assert name not in text
+    assert before in text
+
+
 def test_a_name_that_is_an_engines_word_breaks_no_key() -> None:
     """Who serves under the name `model` still has a `served_model_name`, and a user called vllm no words of vLLM."""
     topology = b"""name = "default"
