@@ -117,6 +117,10 @@ class Collector:
             raise UsageError("there is no first sample yet", "take one first")
         return asyncio.run(self._run(timeout_s, lambda run: self._second_only(run, tier, names)))
 
+    def dump(self, names: Collection[str], timeout_s: float = 10.0) -> CollectionSummary:
+        """Add two dumps of these instances (tier 1); the samples stay those that were judged."""
+        return asyncio.run(self._run(timeout_s, lambda run: self._dumps_only(run, names)))
+
     async def _run(self, timeout_s: float, body: Callable[[Run], Awaitable[None]]) -> CollectionSummary:
         started = time.monotonic()
         is_fleet = len(self._deployment.instances) > FLEET
@@ -183,6 +187,16 @@ class Collector:
             # The second dump follows the first one, of which the sample knows nothing.
             await asyncio.wait(located)
         await self._second(run, list(zip(sites, located, strict=True)), tier, names)
+
+    async def _dumps_only(self, run: Run, names: Collection[str]) -> None:
+        async def both(site: Site) -> None:
+            targets = await self._find_again(run, site, 1, names)
+            dumps = (job for one in _suspects(targets, names) for job in plan.dumps(one, site.context, plan.STACKS))
+            await run.do(site.bearable(dumps))
+
+        for site in sites_of(self._deployment, self._hosts, run.context):
+            run.begin(both(site))
+        await run.all_done()
 
     async def _find_again(self, run: Run, site: Site, tier: int, names: Collection[str] | None) -> Targets:
         targets = await self._found(site)

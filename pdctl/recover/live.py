@@ -93,7 +93,8 @@ class Live:
         """Add the stacks of what stands, and the manifest; return the kept directory. Takes at most some 6 s."""
         standing = _standing(self._report) if self._report else set()
         if standing - self._collector.dumped:
-            self._again(standing)
+            # No new sample: in a later one what decided may be over, such as rooms that have just expired.
+            self.summary = self._collector.dump(standing, DUMP_S)
             self._judged()
         self._write_manifest()
         self.is_complete = True
