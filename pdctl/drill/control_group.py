@@ -59,14 +59,14 @@ class ControlGroup:
 
     def remove(self) -> None:
         """Move whoever is left back, and remove the group; harmless when repeated. Raises PdctlError."""
-        for last in (False,) * FORKS + (True,):
+        for forks in range(FORKS):
             try:
                 self._empty()
                 self._group.rmdir()
             except FileNotFoundError:
                 return
             except OSError as error:
-                if last or error.errno != errno.EBUSY:
+                if error.errno != errno.EBUSY or forks == FORKS - 1:
                     raise PdctlError(f"cannot remove {self._group}: {error.strerror}", "rmdir it by hand") from error
 
     def _empty(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -155,31 +156,22 @@ def test_a_drain_finishes_what_is_there_and_refuses_the_rest() -> None:
     assert late.code == "draining"
 
 
-def test_broken_logits_fail_their_request_and_no_other() -> None:
-    """NaN in one row: that client gets 500, its neighbour its tokens."""
+@pytest.mark.parametrize(
+    ("fault", "status", "code", "cached"),
+    [(Fault.BROKEN_LOGITS, 500, "broken_logits", 0), (Fault.NO_TOKEN_LEFT, 400, "no_token_left", 2)],
+)
+def test_what_gives_no_token_fails_its_request_and_no_other(fault: Fault, status: int, code: str, cached: int) -> None:
+    """Its neighbour gets its tokens. Pages of broken logits are forgotten; a request's own fault spoils none."""
     rig = Rig(Role.UNIFIED)
-    rig.executor.faults["bad"] = Fault.BROKEN_LOGITS
-    rig.send(generate("bad", prompt=4), generate("good", prompt=4, max_tokens=3))
-    rig.turn_until_idle()
-    (answer,) = rig.inbox.of("bad")
-    assert isinstance(answer, Failure)
-    assert (answer.status, answer.code) == (500, "broken_logits")
-    assert rig.tokens("good") == [104, 105, 106]
-    assert rig.everything_is_free()
-
-
-def test_a_request_that_leaves_no_token_fails_and_keeps_what_was_computed() -> None:
-    """The fault is the request's: 400, its neighbour gets its tokens, and the prompt's pages are right."""
-    rig = Rig(Role.UNIFIED)
-    rig.executor.faults["bad"] = Fault.NO_TOKEN_LEFT
+    rig.executor.faults["bad"] = fault
     rig.send(generate("bad", prompt=8), generate("good", prompt=4, max_tokens=3))
     rig.turn_until_idle()
     (answer,) = rig.inbox.of("bad")
     assert isinstance(answer, Failure)
-    assert (answer.status, answer.code) == (400, "no_token_left")
+    assert (answer.status, answer.code) == (status, code)
     assert rig.tokens("good") == [104, 105, 106]
     assert rig.everything_is_free()
-    assert rig.pages.ledger().cached == 2
+    assert rig.pages.ledger().cached == cached
 
 
 @settings(max_examples=60, deadline=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 
 import pytest
 from conftest import Pair, pair_up
@@ -49,40 +50,9 @@ def test_a_draining_prefill_refuses_new_rooms(hasty_pair: Pair, rid: str, room: 
     hasty_pair.decode.await_event(Landed, rid)
 
 
-def test_a_prefill_that_leaves_waits_until_its_last_committed_was_heard(
-    hasty_pair: Pair, rid: str, room: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Decode wakes only when prefill is already leaving: COMMITTED is not lost behind the broken connection."""
-    pair_up(hasty_pair, rid, room)
-    hasty_pair.prefill.transfer.ready(rid, 0, SOURCE, TOKEN)
-    hasty_pair.decode.await_event(WantPages, rid)
-    prefill, decode = hasty_pair.prefill.transfer._control, hasty_pair.decode.transfer._control
-    wakes, receive, turn = threading.Event(), decode._receive, prefill._turn
-
-    def receive_late() -> None:
-        if rid in decode.rooms and decode.rooms[rid].state is DecodeState.COMMITTING:
-            wakes.wait()
-        receive()
-
-    def turn_while_leaving() -> None:
-        if prefill._stopping.is_set():
-            wakes.set()
-        turn()
-
-    monkeypatch.setattr(decode, "_receive", receive_late)
-    monkeypatch.setattr(prefill, "_turn", turn_while_leaving)
-    hasty_pair.decode.transfer.grant(rid, TARGET)
-    hasty_pair.prefill.await_event(Committed, rid)
-    hasty_pair.prefill.transfer.stop()
-    monkeypatch.setattr(decode, "_receive", receive)
-    wakes.set()
-    hasty_pair.decode.await_event(Landed, rid, timeout_s=5)
-
-
-def test_a_prefill_that_leaves_waits_not_for_ever(
-    hasty_pair: Pair, rid: str, room: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A decode that does not wake holds it up for its second only; then it closes its sockets all the same."""
+@pytest.fixture
+def committing(hasty_pair: Pair, rid: str, room: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """A room that prefill has committed, and whose decode reads nothing more until the event is set."""
     pair_up(hasty_pair, rid, room)
     hasty_pair.prefill.transfer.ready(rid, 0, SOURCE, TOKEN)
     hasty_pair.decode.await_event(WantPages, rid)
@@ -97,11 +67,33 @@ def test_a_prefill_that_leaves_waits_not_for_ever(
     monkeypatch.setattr(decode, "_receive", receive_late)
     hasty_pair.decode.transfer.grant(rid, TARGET)
     hasty_pair.prefill.await_event(Committed, rid)
-    try:
-        hasty_pair.prefill.transfer.stop()
-        assert hasty_pair.prefill.transfer._control.closed.is_set()
-    finally:
-        wakes.set()
+    yield wakes
+    wakes.set()
+
+
+def test_a_prefill_that_leaves_waits_until_its_last_committed_was_heard(
+    hasty_pair: Pair, rid: str, committing: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decode wakes only when prefill is already leaving: COMMITTED is not lost behind the broken connection."""
+    prefill = hasty_pair.prefill.transfer._control
+    turn = prefill._turn
+
+    def turn_while_leaving() -> None:
+        if prefill._stopping.is_set():
+            committing.set()
+        turn()
+
+    monkeypatch.setattr(prefill, "_turn", turn_while_leaving)
+    hasty_pair.prefill.transfer.stop()
+    committing.set()
+    hasty_pair.decode.await_event(Landed, rid, timeout_s=5)
+
+
+def test_a_prefill_that_leaves_waits_not_for_ever(hasty_pair: Pair, committing: threading.Event) -> None:
+    """A decode that does not wake holds it up for its second only; then it closes its sockets all the same."""
+    hasty_pair.prefill.transfer.stop()
+    assert hasty_pair.prefill.transfer._control.closed.is_set()
+    assert not committing.is_set()
 
 
 def test_goodbye_fails_the_rooms_at_once(hasty_pair: Pair, rid: str, room: int) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import pytest
 
 from pdctl.errors import PdctlError
 from pdctl.hosts.child import Child, End
-from pdctl.hosts.host import LocalHost
 from pdctl.managers import systemd
 from pdctl.managers.systemd import NoAnswer, parse
 from pdctl.managers.unkillable import Unkillable
+from tests.fakes.answering_host import AnsweringHost
 
 RUNNING = """\
 Id=pd@decode-0.service
@@ -112,34 +110,21 @@ def test_files_and_ties_are_lists() -> None:
 UNIT = "pd@decode-0.service"
 
 
-class Scripted(LocalHost):
-    """A host on which `systemctl show` prints one state after the other, the last one for ever; None is no answer."""
+def showing(*states: str | None) -> AnsweringHost:
+    """Return a host where `systemctl show` prints one state after the other, the last one for ever; None: no answer."""
+    left = list(states)
 
-    name = "ssh:gpu7"
-
-    def __init__(self, *states: str | None) -> None:
-        self._states = list(states)
-        self.asked: list[str] = []
-
-    def run_now(
-        self,
-        argv: Sequence[str],
-        *,
-        deadline_s: float,
-        most_bytes: int,
-        stdin: bytes = b"",
-        env: Mapping[str, str] | None = None,
-    ) -> Child:
-        """Answer at once."""
-        self.asked.append(" ".join(argv))
+    def answer(argv: tuple[str, ...]) -> Child:
         if "show" not in argv:
-            return Child(argv=tuple(argv), end=End.EXITED, code=0)
-        state = self._states.pop(0) if len(self._states) > 1 else self._states[0]
+            return Child(argv=argv, end=End.EXITED, code=0)
+        state = left.pop(0) if len(left) > 1 else left[0]
         if state is None:
-            return Child(argv=tuple(argv), end=End.UNREACHABLE, stderr="ssh:gpu7 cannot be reached")
+            return Child(argv=argv, end=End.UNREACHABLE, stderr="ssh:gpu7 cannot be reached")
         pid = "4711" if state in ("active", "deactivating") else "0"
         shown = f"Id={UNIT}\nLoadState=loaded\nActiveState={state}\nMainPID={pid}\n"
-        return Child(argv=tuple(argv), end=End.EXITED, code=0, stdout=shown.encode())
+        return Child(argv=argv, end=End.EXITED, code=0, stdout=shown.encode())
+
+    return AnsweringHost(answer)
 
 
 def no_pause(_: float) -> None:
@@ -148,7 +133,7 @@ def no_pause(_: float) -> None:
 
 def test_lost_look_is_made_again_while_a_unit_stops() -> None:
     """A connection that broke for a moment says nothing about the process."""
-    host = Scripted("deactivating", None, None, "inactive")
+    host = showing("deactivating", None, None, "inactive")
     assert systemd.await_stopped(host, UNIT, 5, no_pause) is False
     assert not [words for words in host.asked if "kill" in words]
 
@@ -158,14 +143,14 @@ def test_only_what_was_seen_alive_survives_sigkill(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(systemd, "LOST_S", 0.05)
     monkeypatch.setattr(systemd, "AFTER_KILL_S", 0.05)
     with pytest.raises(Unkillable, match="survives SIGKILL"):
-        systemd.await_stopped(Scripted("deactivating"), UNIT, 0, no_pause)
+        systemd.await_stopped(showing("deactivating"), UNIT, 0, no_pause)
     with pytest.raises(NoAnswer, match="cannot be reached"):
-        systemd.await_stopped(Scripted("deactivating", None), UNIT, 5, no_pause)
+        systemd.await_stopped(showing("deactivating", None), UNIT, 5, no_pause)
 
 
 def test_unit_that_is_still_being_prepared_has_not_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     """ExecStartPre= that pulls an image takes its time; whoever waits until it is well has the limit."""
     monkeypatch.setattr(systemd, "BIRTH_S", 0.05)
-    assert systemd.start(Scripted("activating"), UNIT, no_pause).is_pending
+    assert systemd.start(showing("activating"), UNIT, no_pause).is_pending
     with pytest.raises(PdctlError, match="did not start: inactive"):
-        systemd.start(Scripted("inactive"), UNIT, no_pause)
+        systemd.start(showing("inactive"), UNIT, no_pause)

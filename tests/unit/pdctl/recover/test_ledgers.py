@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -10,27 +9,14 @@ import pytest
 from pdctl.deployment.state import StateFolder
 from pdctl.errors import PdctlError
 from pdctl.hosts.child import Child, End
-from pdctl.hosts.host import LocalHost
 from pdctl.recover.ledger import Notes, Step
 from pdctl.recover.ledgers import MirroredLedger
+from tests.fakes.answering_host import AnsweringHost
 
 
-class Full(LocalHost):
-    """A host whose disk is full."""
-
-    name = "ssh:gpu7"
-
-    def run_now(
-        self,
-        argv: Sequence[str],
-        *,
-        deadline_s: float,
-        most_bytes: int,
-        stdin: bytes = b"",
-        env: Mapping[str, str] | None = None,
-    ) -> Child:
-        """Fail."""
-        return Child(argv=tuple(argv), end=End.EXITED, code=1, stderr="cat: write error: No space left on device")
+def full(argv: tuple[str, ...]) -> Child:
+    """Answer as a host whose disk is full."""
+    return Child(argv=argv, end=End.EXITED, code=1, stderr="cat: write error: No space left on device")
 
 
 def test_stop_that_another_host_could_not_write_down_stands_nowhere(tmp_path: Path) -> None:
@@ -38,7 +24,7 @@ def test_stop_that_another_host_could_not_write_down_stands_nowhere(tmp_path: Pa
     folder = StateFolder(tmp_path, "d")
     folder.create()
     said: list[str] = []
-    ledger = MirroredLedger(folder, [Full()], said.append)
+    ledger = MirroredLedger(folder, [AnsweringHost(full)], said.append)
     with pytest.raises(PdctlError, match=r"ledger of ssh:gpu7: .*No space left"):
         Notes(ledger, "r1").note(Step.STOPPING)
     assert not ledger.recovery("r1").has(Step.STOPPING)
