@@ -171,6 +171,12 @@ def level(view: InstanceView, gauge: Gauge) -> float | None:
     return view.last_work.levels.get(gauge) if view.last_work else None
 
 
+def outlasts_patience(case: Case, view: InstanceView, *gauges: Gauge) -> bool:
+    """Return whether work stands in one of these queues for longer than one slow step may hold it up."""
+    units = (case.unit(view, gauge) for gauge in gauges)
+    return any(unit is not None and (unit.span_s or 0.0) >= LIMITS.patience_s for unit in units)
+
+
 def unless_frozen(answer: Answer, view: InstanceView, *gauges: Gauge) -> Answer:
     """Return the answer to a question about these levels; a `no` that rests on one that is frozen is unknown."""
     readings = [view.gauge(gauge) for gauge in gauges]

@@ -10,6 +10,7 @@ from pdctl.diagnose.predicates import (
     kv_usage,
     level,
     logged,
+    outlasts_patience,
     stalled,
     unless_frozen,
 )
@@ -36,9 +37,9 @@ def _full_and_still(case: Case, view: InstanceView) -> Answer:
     running = level(view, Gauge.RUNNING)
     waits = stalled(case, view, *_WAITING)
     done = level(view, Gauge.FETCH_DONE)
-    if waits.is_true and running == 0 and not done:
+    if waits.is_true and running == 0 and not done and outlasts_patience(case, view, *_WAITING):
         return yes(f"{full.text}, nothing runs, {waits.text}", full.kind or Kind.METRICS, waits.place, full.value)
-    return unknown("something runs, or loaded requests wait for the scheduler")
+    return unknown("something runs, loaded requests wait for the scheduler, or a step may be under way")
 
 
 ANALYZER = Analyzer(

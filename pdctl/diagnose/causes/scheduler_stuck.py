@@ -7,7 +7,7 @@ from pdctl.diagnose.answer import Answer, Kind, no, unknown, yes
 from pdctl.diagnose.case import Case
 from pdctl.diagnose.causes.rank_splits import EXPLAINS
 from pdctl.diagnose.limits import LIMITS
-from pdctl.diagnose.predicates import kv_usage, level
+from pdctl.diagnose.predicates import kv_usage, level, outlasts_patience
 from pdctl.diagnose.ranks import (
     is_in_collective,
     lock_wait,
@@ -18,7 +18,7 @@ from pdctl.dialects.signals import Counter, Gauge
 
 
 def _loaded_and_still(case: Case, view: InstanceView) -> Answer:
-    """KV has landed, nothing runs, no step happens: the scheduler does not look."""
+    """KV has landed, nothing runs, no step happens for longer than one may take: the scheduler does not look."""
     done, running = view.gauge(Gauge.FETCH_DONE), view.gauge(Gauge.RUNNING)
     steps = view.rise(Counter.STEPS)
     if done is None or running is None or steps is None:
@@ -26,6 +26,8 @@ def _loaded_and_still(case: Case, view: InstanceView) -> Answer:
     text = f"{done.value:g} requests of {view.name} have their KV, {running.value:g} run, {steps.value:g} steps"
     before = view.gauge_before(Gauge.FETCH_DONE)
     if done.value > 0 and running.value == 0 and steps.value == 0 and before is not None and before.value > 0:
+        if not outlasts_patience(case, view, Gauge.FETCH_DONE):
+            return unknown(f"{text}; a step may be under way")
         return yes(text, Kind.METRICS, done.place, done.value)
     return no(text, Kind.METRICS, done.place, done.value)
 
