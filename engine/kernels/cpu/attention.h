@@ -69,13 +69,15 @@ class AttentionTile {
    private:
     // Copies a span to float32, and zeros behind it up to the next multiple of eight.
     void fetch(const Sequence& sequence, int64_t plane, int64_t head, int64_t from, int64_t size, float* to) const {
-        const int64_t dim = pool_.dim;
-        for (int64_t token = from; token < from + size; ++token, to += dim) {
-            const int64_t slot = sequence.pages[token / pool_.slots] * pool_.slots + token % pool_.slots;
-            const bf16* row = pool_.at(plane, head, slot);
-            for (int64_t d = 0; d < dim; d += 8) store8(to + d, widen8(row + d));
+        int64_t page = from / pool_.slots, slot = from % pool_.slots;
+        for (int64_t left = size; left > 0; ++page, slot = 0) {
+            const int64_t tokens = std::min(left, pool_.slots - slot);
+            const bf16* row = pool_.at(plane, head, sequence.pages[page] * pool_.slots + slot);
+            for (int64_t at = 0; at < tokens * pool_.dim; at += 8) store8(to + at, widen8(row + at));
+            to += tokens * pool_.dim;
+            left -= tokens;
         }
-        std::fill(to, to + (8 - size % 8) % 8 * dim, 0.0f);
+        std::fill(to, to + (8 - size % 8) % 8 * pool_.dim, 0.0f);
     }
 
     void absorb(SoftmaxRow& state, const float* q, int64_t visible, float* out, bool is_first) const {
