@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import resource
-import sys
 import time
-from pathlib import Path
 
-# The exploration is a set of modules beside its tests.
-sys.path.insert(0, str(Path(__file__).parents[1] / "engine" / "transfer"))
-
-from exploration import explore
-from explored_state import Bounds
-from explored_world import World
+from tests.engine.transfer.exploration import explore
+from tests.engine.transfer.explored_state import Bounds
+from tests.engine.transfer.explored_world import World
 
 BOUNDS = (
     Bounds(chunks=1),

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import count
 
 import pytest
-from transfer_sides import PROMPT, Decode, Prefill, Registry
 
 from engine.transfer.interface import Paired
+from tests.engine.transfer.transfer_sides import PROMPT, Decode, Prefill, Registry
 
 _numbers = count(1)
 

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from explored_ends import Ends
-from explored_numbers import DROPS, ROOM_MASK, BrokenAt, Numbered, Numbers, rooms_of
-from explored_state import Broken, State
-from explored_world import World
+
+from tests.engine.transfer.explored_ends import Ends
+from tests.engine.transfer.explored_numbers import DROPS, ROOM_MASK, BrokenAt, Numbered, Numbers, rooms_of
+from tests.engine.transfer.explored_state import Broken, State
+from tests.engine.transfer.explored_world import World
 
 CHUNK = 1 << 18
 """States whose successors are looked up together: half a gigabyte."""

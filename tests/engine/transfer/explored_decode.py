@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from explored_prefill import put, say
-from explored_state import TO_PREFILL, Around, Bounds, Frame, Room, answered, check, forgotten
-
 from engine.transfer.protocol.frames import Kind
 from engine.transfer.protocol.meaning import (
     DECODE_HEARS,
@@ -16,6 +13,8 @@ from engine.transfer.protocol.meaning import (
     FORGETS,
 )
 from engine.transfer.protocol.rooms import Action, DecodeEvent, DecodeState, Entry
+from tests.engine.transfer.explored_prefill import put, say
+from tests.engine.transfer.explored_state import TO_PREFILL, Around, Bounds, Frame, Room, answered, check, forgotten
 
 D, DE, A = DecodeState, DecodeEvent, Action
 DecodeTable = Mapping[DecodeState, Mapping[DecodeEvent, Entry]]

@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections import deque
 
 import numpy as np
-from explored_numbers import ROOM_BITS, ROOM_MASK, Column, Numbered, Numbers, rooms_of
-from explored_state import OVER, Link, Room
-from explored_world import Change
+
+from tests.engine.transfer.explored_numbers import ROOM_BITS, ROOM_MASK, Column, Numbered, Numbers, rooms_of
+from tests.engine.transfer.explored_state import OVER, Link, Room
+from tests.engine.transfer.explored_world import Change
 
 
 class Ends:

@@ -12,8 +12,9 @@ from itertools import pairwise
 from typing import Generic, TypeVar
 
 import numpy as np
-from explored_state import Around, Broken, Link, Room, State
-from explored_world import Change, World
+
+from tests.engine.transfer.explored_state import Around, Broken, Link, Room, State
+from tests.engine.transfer.explored_world import Change, World
 
 LINK_BITS, ROOM_BITS = 48, 24
 ROOM_MASK = (1 << ROOM_BITS) - 1

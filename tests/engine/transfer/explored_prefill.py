@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from explored_state import TO_DECODE, TO_PREFILL, Around, Bounds, Frame, Room, answered, check, forgotten
-
 from engine.transfer.protocol.frames import Kind
 from engine.transfer.protocol.meaning import FORGETS, PREFILL_HEARS, PREFILL_HEARS_ACK_OF, PREFILL_SENDS, Sending
 from engine.transfer.protocol.rooms import Action, Entry, PrefillEvent, PrefillState
+from tests.engine.transfer.explored_state import (
+    TO_DECODE,
+    TO_PREFILL,
+    Around,
+    Bounds,
+    Frame,
+    Room,
+    answered,
+    check,
+    forgotten,
+)
 
 P, PE, A = PrefillState, PrefillEvent, Action
 PrefillTable = Mapping[PrefillState, Mapping[PrefillEvent, Entry]]

@@ -20,11 +20,22 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-from explored_decode import DecodeHalf, DecodeTable
-from explored_prefill import PrefillHalf, PrefillTable
-from explored_state import NOWHERE, OVER, SIDES, TO_DECODE, TO_PREFILL, Around, Bounds, Link, Room, State, settled
-
 from engine.transfer.protocol.rooms import DECODE, PREFILL
+from tests.engine.transfer.explored_decode import DecodeHalf, DecodeTable
+from tests.engine.transfer.explored_prefill import PrefillHalf, PrefillTable
+from tests.engine.transfer.explored_state import (
+    NOWHERE,
+    OVER,
+    SIDES,
+    TO_DECODE,
+    TO_PREFILL,
+    Around,
+    Bounds,
+    Link,
+    Room,
+    State,
+    settled,
+)
 
 
 class Change(NamedTuple):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from threading import Event
 
-from transfer_sides import CONTRACT, LAYOUT, PROMPT, config_of
-
 from engine.config import Role
 from engine.observe.journal import Journal
 from engine.observe.records import RoomRecord
@@ -20,6 +18,7 @@ from engine.transfer.protocol import frames
 from engine.transfer.protocol.contract import pools_of
 from engine.transfer.protocol.frames import Envelope, Frame
 from tests.engine.clock import ManualClock
+from tests.engine.transfer.transfer_sides import CONTRACT, LAYOUT, PROMPT, config_of
 
 PEER = "127.0.0.1:8998"
 INCARNATION = "prefill-incarnation"

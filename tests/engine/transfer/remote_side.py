@@ -9,8 +9,6 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-from transfer_sides import Decode, OtherRank, Prefill, Registry, Side
-
 from engine.config import EngineConfig
 from engine.kvcache.pool import KVPool
 from engine.transfer.data.nixl_backend import Agent, ReadState
@@ -19,6 +17,7 @@ from engine.transfer.data.runs import Place, Run, descriptors, merge
 from engine.transfer.protocol.contract import layout_of
 from engine.transfer.protocol.frames import Geometry
 from engine.transfer.protocol.head_runs import head_runs
+from tests.engine.transfer.transfer_sides import Decode, OtherRank, Prefill, Registry, Side
 
 # Children are forked from a process that has torch but neither threads nor NIXL: 0.1 s instead of 3 s each.
 _context = multiprocessing.get_context("forkserver")

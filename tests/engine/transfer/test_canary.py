@@ -7,13 +7,13 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from conftest import Pair, make_pair
-from transfer_sides import CANARY_PAGE, TOKEN, eventually
 
 from engine.observe.records import PeerTransfer
 from engine.transfer.control import canary
 from engine.transfer.data import canary_page
 from engine.transfer.interface import Landed, Paired, WantPages
+from tests.engine.transfer.conftest import Pair, make_pair
+from tests.engine.transfer.transfer_sides import CANARY_PAGE, TOKEN, eventually
 
 
 @pytest.fixture

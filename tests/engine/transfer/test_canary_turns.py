@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import cast
 
-from transfer_sides import CANARY_PAGE, LAYOUT
-
 from engine.kvcache.pool import KVPool
 from engine.transfer.control import canary
 from engine.transfer.data.rank_link import RankHub
@@ -21,6 +19,7 @@ from engine.transfer.protocol.contract import pools_of
 from engine.transfer.protocol.frames import Canary, CanaryRead, CanaryReady, Frame, Hello
 from engine.transfer.protocol.head_runs import head_runs
 from tests.engine.clock import ManualClock
+from tests.engine.transfer.transfer_sides import CANARY_PAGE, LAYOUT
 
 ONE, OTHER = b"1" * canary.NONCE_BYTES, b"2" * canary.NONCE_BYTES
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 import zmq
-from transfer_sides import PROMPT, SOURCE, TARGET, TOKEN, Decode, Prefill, Registry, eventually
 
 from engine.transfer.control.control_key import ControlKey
 from engine.transfer.interface import Committed, Failed, Landed, Paired, WantPages
+from tests.engine.transfer.transfer_sides import PROMPT, SOURCE, TARGET, TOKEN, Decode, Prefill, Registry, eventually
 
 KEY = zmq.curve_keypair()[1].decode()
 OTHER_KEY = zmq.curve_keypair()[1].decode()

@@ -9,8 +9,6 @@ from itertools import count
 from threading import Event, Thread
 
 import pytest
-from remote_side import RemoteReader
-from transfer_sides import LAYOUT, PROMPT, SOURCE, TARGET, TOKEN, WAIT_S, Decode, Prefill, Registry, eventually
 
 from engine.clock import SystemClock
 from engine.kvcache.pool import KVPool
@@ -20,6 +18,19 @@ from engine.transfer.data.source_orders import Chunk, ChunkSummed, SourceChanged
 from engine.transfer.data.source_worker import SourceWorker
 from engine.transfer.inbox import Inbox
 from engine.transfer.interface import Committed, Landed, Paired, WantPages
+from tests.engine.transfer.remote_side import RemoteReader
+from tests.engine.transfer.transfer_sides import (
+    LAYOUT,
+    PROMPT,
+    SOURCE,
+    TARGET,
+    TOKEN,
+    WAIT_S,
+    Decode,
+    Prefill,
+    Registry,
+    eventually,
+)
 
 _rooms = count(1)
 Worker = tuple[SourceWorker, Inbox[SourceReport], KVPool]

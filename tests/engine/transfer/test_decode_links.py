@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from lone_decode import HEADS, PEER, LoneDecode
-from transfer_sides import LAST_TOKEN, SOURCE
 
 from engine.transfer.control.channel import Connection
 from engine.transfer.control.registry import LOOKUP_LIMIT_S, Resolved
@@ -15,6 +13,8 @@ from engine.transfer.decode.link_keeper import RETRY_S
 from engine.transfer.decode.links import LinkPhase
 from engine.transfer.interface import Failed, FailReason, Landed
 from engine.transfer.protocol import frames
+from tests.engine.transfer.lone_decode import HEADS, PEER, LoneDecode
+from tests.engine.transfer.transfer_sides import LAST_TOKEN, SOURCE
 
 
 @pytest.fixture

@@ -8,10 +8,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from exploration import Search, explore, wander
-from explored_decode import DecodeHalf
-from explored_state import NOWHERE, Bounds, Broken, Room, State
-from explored_world import World
 
 from engine.transfer.protocol.rooms import (
     DECODE,
@@ -23,6 +19,10 @@ from engine.transfer.protocol.rooms import (
     PrefillEvent,
     PrefillState,
 )
+from tests.engine.transfer.exploration import Search, explore, wander
+from tests.engine.transfer.explored_decode import DecodeHalf
+from tests.engine.transfer.explored_state import NOWHERE, Bounds, Broken, Room, State
+from tests.engine.transfer.explored_world import World
 
 P, D, PE, DE, A = PrefillState, DecodeState, PrefillEvent, DecodeEvent, Action
 SMALL = Bounds(chunks=1, in_flight=1)

@@ -8,7 +8,6 @@ from threading import Event, Thread
 
 import pytest
 import zmq
-from transfer_sides import eventually
 
 from engine.clock import SystemClock
 from engine.errors import TransferError
@@ -25,6 +24,7 @@ from engine.transfer.data.source_orders import (
 )
 from engine.transfer.inbox import Inbox
 from engine.transfer.interface import FirstToken
+from tests.engine.transfer.transfer_sides import eventually
 
 CHUNK = Chunk("a", 4, (1, 2), FirstToken(token_id=7, logprob=None, finish="stop", cached_tokens=3))
 REPORTS = [SourceChanged(2, b"metadata", 4096), ChunkSummed(CHUNK, b"\1\2\3\4"), CanaryFilled(b"nonce")]

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from queue import SimpleQueue
 
 import pytest
-from transfer_sides import Registry, eventually
 
 from engine.transfer.control import registry
 from engine.transfer.control.registry import RegistryRecord, Resolved, Resolver, look_up
+from tests.engine.transfer.transfer_sides import Registry, eventually
 
 WAIT_S = 10.0
 HEAD = b"HTTP/1.1 200 OK\r\n"

@@ -6,11 +6,11 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from conftest import Pair, pair_up
-from transfer_sides import CONTRACT, PROMPT, SOURCE, TARGET, TOKEN, Decode, Prefill, Registry
 
 from engine.transfer.interface import Committed, Failed, FailReason, Landed, WantPages
 from engine.transfer.protocol.rooms import DecodeState
+from tests.engine.transfer.conftest import Pair, pair_up
+from tests.engine.transfer.transfer_sides import CONTRACT, PROMPT, SOURCE, TARGET, TOKEN, Decode, Prefill, Registry
 
 
 def test_prefill_pairing_clock(hasty_pair: Pair, rid: str, room: int) -> None:

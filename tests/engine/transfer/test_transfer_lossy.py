@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from conftest import Pair, make_pair
-from transfer_sides import TOKEN, Decode, Prefill, Registry, eventually
 
 from engine.transfer.control.channel import DecodeChannel, PrefillChannel, Sent
 from engine.transfer.interface import Committed, Failed, FailReason, Fenced, Landed, Paired, WantPages
 from engine.transfer.protocol import frames
 from engine.transfer.protocol.rooms import PrefillState
+from tests.engine.transfer.conftest import Pair, make_pair
+from tests.engine.transfer.transfer_sides import TOKEN, Decode, Prefill, Registry, eventually
 
 PROMPT = list(range(8))
 ROOMS = 24

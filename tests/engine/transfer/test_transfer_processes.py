@@ -13,10 +13,10 @@ from itertools import count
 
 import pytest
 import zmq
-from remote_side import RemoteDecode, RemotePrefill
-from transfer_sides import TOKEN, Decode, Prefill, Registry, eventually
 
 from engine.transfer.interface import Committed, Failed, FailReason, Fenced, Landed, Paired, WantPages
+from tests.engine.transfer.remote_side import RemoteDecode, RemotePrefill
+from tests.engine.transfer.transfer_sides import TOKEN, Decode, Prefill, Registry, eventually
 
 PROMPT = list(range(100, 114))
 SOURCE = [10, 11, 30, 3]

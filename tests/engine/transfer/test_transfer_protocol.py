@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Pair, pair_up
-from transfer_sides import LAST_TOKEN, PAGE_BYTES, PROMPT, SOURCE, TARGET, TOKEN, Decode, Prefill, eventually
 
 from engine.observe.records import Stage
 from engine.transfer.data import source_orders
 from engine.transfer.interface import Committed, Failed, FailReason, Fenced, Landed, Paired, WantPages
+from tests.engine.transfer.conftest import Pair, pair_up
+from tests.engine.transfer.transfer_sides import (
+    LAST_TOKEN,
+    PAGE_BYTES,
+    PROMPT,
+    SOURCE,
+    TARGET,
+    TOKEN,
+    Decode,
+    Prefill,
+    eventually,
+)
 
 
 def endings(side: Prefill | Decode, rid: str) -> list[type]:

@@ -9,12 +9,22 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from remote_side import RemoteRank
-from transfer_sides import PROMPT, SOURCE, TARGET, TOKEN, Decode, Prefill, Registry, config_of, eventually
 
 from engine.config import EngineConfig, Role
 from engine.transfer.data.rank_link import InstanceRanks
 from engine.transfer.interface import Committed, Failed, FailReason, Fenced, Landed, Paired, Summed, WantPages
+from tests.engine.transfer.remote_side import RemoteRank
+from tests.engine.transfer.transfer_sides import (
+    PROMPT,
+    SOURCE,
+    TARGET,
+    TOKEN,
+    Decode,
+    Prefill,
+    Registry,
+    config_of,
+    eventually,
+)
 
 ONE = (range(3),)
 TWO = (range(2), range(2, 3))
