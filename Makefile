@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
+BENCH  ?= $(basename $(notdir $(shell grep -l __main__ benchmarks/*.py)))
 
 .PHONY: help up down model test lint format completions corpus bench gpu chaos chaos-recovery mixes judgements peers clean
 .DEFAULT_GOAL := help
@@ -51,8 +52,8 @@ completions: $(VENV)/test.stamp  ## write completions/ anew
 corpus: $(VENV)/test.stamp  ## score the diagnosis on the incidents of tests/corpus
 	$(BIN)/python -m tests.corpus.score
 
-bench: $(VENV)/test.stamp model  ## every figure we quote, as ratios in one run
-	for benchmark in benchmarks/*.py; do $(BIN)/python "$$benchmark" || exit 1; done
+bench: $(VENV)/test.stamp model  ## every figure we quote, as ratios in one run [BENCH='engine ttft'] [BENCH_ARGS='...']
+	for name in $(BENCH); do $(BIN)/python -m benchmarks.$$name $(BENCH_ARGS) || exit 1; done
 
 gpu: $(VENV)/test.stamp  ## the Triton kernels compiled, against torch; says so where there is no CUDA device
 	$(BIN)/python -m benchmarks.kernels

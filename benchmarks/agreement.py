@@ -16,6 +16,7 @@ import argparse
 import torch
 from torch import Tensor
 
+from benchmarks.command import run
 from benchmarks.load import model_path
 from engine.frontend.tokenizer import load_tokenizer
 from engine.model.checkpoint import open_checkpoint
@@ -89,4 +90,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

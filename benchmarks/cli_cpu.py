@@ -1,4 +1,4 @@
-"""CPU time of every `--help`, against the budget of 150 ms: `python benchmarks/cli_cpu.py`. Takes about 10 s."""
+"""CPU time of every `--help`, against the budget of 150 ms: `python -m benchmarks.cli_cpu`. Takes about 10 s."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import resource
 import statistics
 import subprocess
 import sys
+
+from benchmarks.command import run
 
 BUDGET_MS = 150
 RUNS = 10
@@ -24,8 +26,13 @@ def cpu_ms(arguments: list[str]) -> float:
     return 1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Print a line a call."""
     for call in CALLS:
         median_ms = statistics.median(cpu_ms(call) for _ in range(RUNS))
         name = "pdctl " + " ".join(call)
         print(f"{name:<22} {median_ms:5.0f} ms CPU   {median_ms / BUDGET_MS:.2f} of the budget")
+
+
+if __name__ == "__main__":
+    run(main)

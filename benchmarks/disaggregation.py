@@ -1,11 +1,13 @@
 """Tokens per second of a prefill/decode pair against two unified engines behind the same kind of router.
 
-    python -m benchmarks.disaggregation [--concurrency 8] [--requests 16] [--rounds 3]
+    python -m benchmarks.disaggregation [--concurrency 16] [--requests 64] [--rounds 3]      # 25 minutes
 
 All four engines and both routers run at once, one thread an engine; only the two that are asked have work, so both
 ways have two threads. Rounds alternate, and swap who is first. For each mix of prompt and output tokens the unified
-engines also tell how long prefill and decode take a request: a pair is as good as two when both take the same. Target:
-ratio >= 0.95 on the mix where they are closest (the engine issue's figures).
+engines also tell how long prefill and decode take a request: a pair is as good as two when both take the same, and
+waits for the slower side by as much as they differ. So the concurrency counts: a fuller batch makes decode cheaper a
+request. Rates are of the middle of a round, when neither way is filling up or running empty. Target: ratio >= 0.95 on
+the mix where the times are closest (the engine issue's figures).
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from pathlib import Path
 
 import httpx
 
+from benchmarks.command import run
 from benchmarks.load import describe_machine, model_path
 from benchmarks.ttft import first_token_s
 from pdctl.deployment.model import Instance, Role
@@ -62,16 +65,22 @@ class Mix:
         return {"input_ids": ids, "sampling_params": sampling}
 
 
-def seconds(client: httpx.Client, url: str, mix: Mix, prompts: list[list[int]], concurrency: int) -> float:
-    """Return how long all prompts take, so many at once."""
+def answered_s(client: httpx.Client, url: str, mix: Mix, prompts: list[list[int]], concurrency: int) -> list[float]:
+    """Return when each prompt was answered, in rising order, in seconds since the first were sent, so many at once."""
 
-    def ask(ids: list[int]) -> None:
+    def ask(ids: list[int]) -> float:
         client.post(url + "/generate", json=mix.body(ids)).raise_for_status()
+        return time.perf_counter() - started
 
     started = time.perf_counter()
     with ThreadPoolExecutor(concurrency) as pool:
-        list(pool.map(ask, prompts))
-    return time.perf_counter() - started
+        return sorted(pool.map(ask, prompts))
+
+
+def middle_rate(answered: list[float], concurrency: int) -> float:
+    """Return requests per second from the first round of answers to the last request that was sent."""
+    middle = answered[concurrency - 1 : len(answered) - concurrency]
+    return (len(middle) - 1) / (middle[-1] - middle[0])
 
 
 def learn(client: httpx.Client, url: str, mix: Mix, chance: random.Random, concurrency: int) -> None:
@@ -79,7 +88,7 @@ def learn(client: httpx.Client, url: str, mix: Mix, chance: random.Random, concu
     alone = mix.body(mix.prompts(chance, 1)[0])
     first_token_s(client, url, {**alone, "stream": True})
     mix.prefill_s = first_token_s(client, url, {**mix.body(mix.prompts(chance, 1)[0]), "stream": True})
-    whole_s = seconds(client, url, mix, mix.prompts(chance, concurrency), concurrency)
+    whole_s = answered_s(client, url, mix, mix.prompts(chance, concurrency), concurrency)[-1]
     mix.decode_s = whole_s / concurrency - mix.prefill_s
 
 
@@ -90,17 +99,19 @@ def play(
     for turn in range(given.rounds):
         prompts = mix.prompts(chance, given.requests)
         for way in WAYS if turn % 2 else WAYS[::-1]:
-            took_s = seconds(client, urls[way], mix, prompts, given.concurrency)
-            mix.rates[way].append(given.requests * mix.output_tokens / took_s)
+            answered = answered_s(client, urls[way], mix, prompts, given.concurrency)
+            mix.rates[way].append(mix.output_tokens * middle_rate(answered, given.concurrency))
 
 
 def main() -> None:
     """Print a table and the ratio that counts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--concurrency", type=int, default=8)
-    parser.add_argument("--requests", type=int, default=16)
+    parser.add_argument("--concurrency", type=int, default=16)
+    parser.add_argument("--requests", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
+    if given.requests < 3 * given.concurrency:
+        parser.error(f"--requests {given.requests}: at least three times --concurrency, of which the middle counts")
     describe_machine()
     chance, model, folder = random.Random(1), model_path(), Path(tempfile.mkdtemp(prefix="disaggregation-"))
     both = [engine("unified", model, folder, *FLAGS) for _ in range(2)]
@@ -135,4 +146,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -20,6 +20,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.command import run
 from benchmarks.load import describe_machine
 from pdctl.collect.session import collect
 from pdctl.deployment.model import Deployment, Instance, Role
@@ -140,4 +141,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -17,9 +17,7 @@ from __future__ import annotations
 
 import argparse
 import random
-import signal
 import statistics
-import sys
 import tempfile
 import threading
 import time
@@ -33,6 +31,7 @@ from pathlib import Path
 import httpx
 import psutil
 
+from benchmarks.command import run
 from benchmarks.load import describe_machine, model_path
 from tests.serving.rig import Pair, pair
 
@@ -175,8 +174,6 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10.0, help="of saturation")
     parser.add_argument("--model", default=None)
     options = parser.parse_args()
-    # So that a run that is ended from outside ends its pair too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     describe_machine()
     model, folder = options.model or model_path(), Path(tempfile.mkdtemp(prefix="health-"))
     if options.rounds:
@@ -186,4 +183,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

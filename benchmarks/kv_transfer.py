@@ -1,6 +1,6 @@
 """READ of a 512-token SmolLM2 prompt (11.8 MB), as the engine does it, against NIXL alone.
 
-    PYTHONPATH=.:tests/engine/transfer python benchmarks/kv_transfer.py [rounds]
+    python -m benchmarks.kv_transfer [--rounds 30]
 
 Prefill runs in a process of its own. Per round, alternating: (a) the engine's transfer in two chunks, post
 to DONE summed over the chunks, checksums off; (b) raw NIXL with the same runs; (c) raw NIXL, one contiguous
@@ -10,16 +10,17 @@ UCX_TLS=tcp for TCP.
 
 from __future__ import annotations
 
+import argparse
 import multiprocessing
 import os
 import statistics
-import sys
 import time
 from multiprocessing.connection import Connection
 
 import numpy as np
-import transfer_sides as sides
 
+import tests.engine.transfer.transfer_sides as sides
+from benchmarks.command import run
 from engine.kvcache.pool import KVLayout
 from engine.transfer.data.checksums import page_checksums
 from engine.transfer.data.nixl_backend import Agent, ReadState
@@ -81,7 +82,11 @@ def raw_read(agent: Agent, peer: str, parts: list[tuple[Descriptors, Descriptors
     return total
 
 
-def main(rounds: int) -> None:
+def main() -> None:
+    """Print medians and ratios."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=30)
+    rounds = parser.parse_args().rounds
     sides.LAYOUT = LAYOUT
     context = multiprocessing.get_context("spawn")
     pipe, theirs = context.Pipe()
@@ -133,4 +138,4 @@ def report(size: int, ours: list[float], same: list[float], contiguous: list[flo
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 30)
+    run(main)

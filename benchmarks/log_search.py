@@ -16,11 +16,11 @@ import random
 import resource
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.command import run
 from benchmarks.load import describe_machine
 from pdctl.collect.context import Context, Deadline
 from pdctl.collect.fetch import Fetcher
@@ -104,4 +104,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

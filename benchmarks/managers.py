@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command import run
 from benchmarks.load import describe_machine, model_path
 from tests.machines.booted import booted
 from tests.machines.served_by_systemd import ServedBySystemd
@@ -85,4 +86,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

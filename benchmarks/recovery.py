@@ -25,6 +25,7 @@ from collections.abc import Callable
 import httpx
 import psutil
 
+from benchmarks.command import run
 from benchmarks.load import describe_machine, model_path
 
 SNAPSHOT_BUDGET_S = 10.0
@@ -155,4 +156,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

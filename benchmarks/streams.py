@@ -18,6 +18,7 @@ import resource
 import time
 from multiprocessing.connection import Connection
 
+from benchmarks.command import run
 from benchmarks.load import describe_machine
 from pdctl.load.canaries import KnownAnswers
 from pdctl.load.generator import Generator
@@ -117,4 +118,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

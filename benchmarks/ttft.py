@@ -18,6 +18,7 @@ from pathlib import Path
 
 import httpx
 
+from benchmarks.command import run
 from benchmarks.load import describe_machine, model_path
 from tests.serving.rig import engine, pair, running
 
@@ -72,4 +73,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import psutil
 
+from benchmarks.command import run
 from benchmarks.load import describe_machine, model_path
 
 MB = 1_000_000
@@ -67,4 +68,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

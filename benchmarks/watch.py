@@ -20,6 +20,7 @@ from typing import IO
 
 import psutil
 
+from benchmarks.command import run
 from benchmarks.load import describe_machine, model_path
 from benchmarks.recovery import Deployment, with_streams
 from pdctl.cli.watch import DAEMON_PROBES_EVERY_S
@@ -107,4 +108,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)
