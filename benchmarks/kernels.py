@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from benchmarks.command import run
 from engine.kernels.attention import TorchAttention
 from engine.model.batch import SequenceSlice
 
@@ -66,7 +67,7 @@ def measured(case: Case) -> bool:
     pages = -(-case.context // PAGE_SIZE)
     order = torch.randperm(case.sequences * pages).view(case.sequences, pages)
     parts = [
-        SequenceSlice(number * case.new_tokens, case.new_tokens, case.context, numbers.cuda())
+        SequenceSlice(number * case.new_tokens, case.new_tokens, case.context, numbers)
         for number, numbers in enumerate(order)
     ]
     shape = (2, case.kv_heads, case.sequences * pages, PAGE_SIZE, case.head_dim)
@@ -95,4 +96,4 @@ def microseconds(run: Callable[[], Tensor], rounds: int = 50) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

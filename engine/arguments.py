@@ -16,6 +16,7 @@ from engine.frontend.rendezvous import split_peer
 from engine.transfer.control.control_key import ControlKey
 
 DEFAULT_PORTS = {Role.PREFILL: 30000, Role.DECODE: 30002, Role.UNIFIED: 30000}
+DEVICES = ("cpu", "cuda")
 DTYPES = ("bfloat16", "float32", "float64")
 CPU_STEPS = ("auto", "off")
 QUANTIZATIONS = ("none", "gguf")
@@ -99,6 +100,11 @@ def _parser() -> argparse.ArgumentParser:
         type=Schedule,
         choices=list(Schedule),
         help=f"plan a step while the one before it runs, or after it (default: {_default('schedule')})",
+    )
+    add(
+        "--device",
+        choices=DEVICES,
+        help=f"what computes; cuda: --role unified, each rank on a GPU of its own (default: {_default('device')})",
     )
     add("--dtype", choices=DTYPES, help=f"of weights and KV (default: {_default('dtype')})")
     add(
@@ -198,5 +204,10 @@ def _check_together(config: EngineConfig) -> None:
         raise ConfigError("--legacy-health hides faults, and so is for rehearsals: it needs --enable-failpoints")
     if config.kv_tokens < config.page_size:
         raise ConfigError(f"--kv-tokens {config.kv_tokens}: less than one page of {config.page_size}")
+    if config.device != "cpu" and config.role is not Role.UNIFIED:
+        raise ConfigError(
+            f"--device {config.device}: only with --role unified; a {config.role} has its KV in host memory, where "
+            "the processes that move it find it"
+        )
     if config.role is Role.PREFILL and config.port == config.bootstrap_port:
         raise ConfigError(f"--port and --bootstrap-port are both {config.port}: they must differ")

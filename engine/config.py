@@ -46,6 +46,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     peers: tuple[str, ...] = ()
     """Decode only: `host:bootstrap_port` of every prefill it may dial. A `bootstrap_host` from a body must be one."""
 
+    device: str = "cpu"
+    """cpu | cuda: where a rank computes and keeps its KV; rank N takes GPU N. On CUDA unified only, see `arguments`."""
     dtype: str = "bfloat16"
     """bfloat16 | float32 | float64, of weights and KV."""
     cpu_step: str = "auto"

@@ -59,6 +59,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     peers: list[str]
     tp_size: int
     schedule: str
+    device: str
     dtype: str
     page_size: int
     chunk_tokens: int
@@ -127,6 +128,7 @@ async def server_info(request: Request) -> Response:
         peers=list(config.peers),
         tp_size=config.tp,
         schedule=config.schedule,
+        device=config.device,
         dtype=config.dtype,
         page_size=config.page_size,
         chunk_tokens=config.chunk_tokens,

@@ -117,9 +117,10 @@ class TritonAttention:
     def __init__(self, sequences: Sequence[SequenceSlice], decodes: int, kv: Tensor) -> None:
         """`kv` is any layer `[2, H, P, S, D]`; the first `decodes` sequences have one new token each."""
         most = max(one.pages.numel() for one in sequences)
-        self._table = torch.zeros(len(sequences), most, dtype=torch.int64, device=kv.device)
-        for row, one in zip(self._table, sequences, strict=True):
+        table = torch.zeros(len(sequences), most, dtype=torch.int64)
+        for row, one in zip(table, sequences, strict=True):
             row[: one.pages.numel()] = one.pages
+        self._table = table.to(kv.device)
         numbered = list(enumerate(sequences))
         self._parts = [part for part in ((numbered[:decodes], MIN_ROWS), (numbered[decodes:], MAX_ROWS)) if part[0]]
         self._launches: list[_Launch] = []

@@ -21,14 +21,15 @@ class PageViews:
     """
 
     def __init__(self, pages: Sequence[Tensor], contexts: Sequence[int], kv: Tensor) -> None:
-        """`pages`: int64 `[n]` of each sequence; `contexts`: its tokens in the pool; `kv`: any layer."""
+        """`pages`: int64 `[n]` of each sequence, on the host; `contexts`: its tokens in the pool; `kv`: any layer."""
         _, self._heads, self._pages, self._slots, self._dim = kv.shape
         self._contexts = contexts
         self._first: list[int | None] = [_first_of_run(numbers) for numbers in pages]
         self._counts = [numbers.numel() for numbers in pages]
         scattered = [numbers for numbers, first in zip(pages, self._first, strict=True) if first is None]
         self._sizes = [2 * self._heads * numbers.numel() for numbers in scattered]
-        self._rows = torch.cat([self._rows_of(numbers) for numbers in scattered]) if scattered else None
+        rows = [self._rows_of(numbers) for numbers in scattered]
+        self._rows = torch.cat(rows).to(kv.device) if rows else None
 
     def of(self, kv: Tensor) -> list[Tensor]:
         """Return K and V of every sequence in this layer, `[2, H, context, D]` each."""
@@ -46,7 +47,7 @@ class PageViews:
 
     def _rows_of(self, pages: Tensor) -> Tensor:
         """Return the rows that hold the sequence when each page of each head is a row of the layer."""
-        planes = torch.arange(2 * self._heads, device=pages.device) * self._pages
+        planes = torch.arange(2 * self._heads) * self._pages
         return (planes[:, None] + pages).reshape(-1)
 
 

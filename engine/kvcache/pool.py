@@ -9,6 +9,7 @@ import weakref
 import numpy as np
 import torch
 
+from engine.kernels.device import CPU
 from engine.kvcache.layout import KVLayout
 
 __all__ = ["KVLayout", "KVPool"]
@@ -20,12 +21,12 @@ class KVPool:
     On a CPU the memory is a file without a name, so that the data-plane process can map it too.
     """
 
-    def __init__(self, layout: KVLayout, device: str = "cpu") -> None:
+    def __init__(self, layout: KVLayout, device: torch.device = CPU) -> None:
         self.layout = layout
         self.descriptor: int | None = None
         shape = (layout.layers, 2, layout.kv_heads, layout.pages, layout.page_size, layout.head_dim)
         dtype = getattr(torch, layout.dtype)
-        if device == "cpu":
+        if device.type == "cpu":
             # The kernel's zeros: memory becomes resident when it is first written. (numpy's would ask for huge
             # pages, and since heads lie far apart, one prompt would make the whole pool resident.)
             self.descriptor = os.memfd_create("kv-pool", os.MFD_CLOEXEC)

@@ -18,14 +18,15 @@ class SequenceSlice:
     context: int
     """Tokens whose KV is in the pool after this step, the new ones included."""
     pages: torch.Tensor
-    """int64 `[ceil(context / page_size)]`, pool pages in order."""
+    """int64 `[ceil(context / page_size)]`, pool pages in order; in host memory, whatever computes the step."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForwardBatch:
     """One step: the new tokens of all its sequences, side by side.
 
-    The first `decodes` sequences have length 1 (rows 0 to decodes-1); prompt chunks follow.
+    Its tensors are where the model is. The first `decodes` sequences have length 1 (rows 0 to decodes-1); prompt chunks
+    follow.
     """
 
     token_ids: torch.Tensor

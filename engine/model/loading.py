@@ -14,6 +14,7 @@ from engine.errors import ConfigError
 from engine.kernels.cpu.build import BuildError
 from engine.kernels.cpu.matrix import packed
 from engine.kernels.cpu.step import CpuStep, step_function
+from engine.kernels.device import CPU
 from engine.kernels.linear import Linear
 from engine.model.config import ModelConfig, tensor_shapes
 from engine.model.decoder import ForwardPass, LanguageModel, LayerWeights, MatrixT, Weights, rotary_frequencies
@@ -35,7 +36,7 @@ DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch
 def load_model(
     checkpoint: Checkpoint,
     dtype: str,
-    device: str = "cpu",
+    device: torch.device = CPU,
     group: TensorParallelGroup | None = None,
     cpu_step: str = "off",
     quantization: str = "none",
@@ -55,7 +56,7 @@ def load_model(
     group = group or SingleRank()
     shares = deal(checkpoint.config, group.size)
     model: ForwardPass | None = None
-    if cpu_step == "auto" and (dtype, device, group.size) == ("bfloat16", "cpu", 1):
+    if cpu_step == "auto" and (dtype, device.type, group.size) == ("bfloat16", "cpu", 1):
         model = _compiled(checkpoint, shares[0], quantization == "gguf")
     if model is None:
         if quantization != "none":
@@ -88,7 +89,7 @@ def _compiled(checkpoint: Checkpoint, share: Share, in_groups: bool) -> CpuStep 
         log.warning("torch computes this model: the C++ step cannot be had: %s", error)
         return None
     log.info("the C++ step computes this model")
-    loader = _Loader(config, torch.bfloat16, "cpu", packed)
+    loader = _Loader(config, torch.bfloat16, CPU, packed)
     weights = loader.read_groups(checkpoint) if in_groups else loader.read(checkpoint, share)
     return CpuStep(function, config, share, weights, rotary_frequencies(config))
 
@@ -107,7 +108,7 @@ class _Loader(Generic[MatrixT]):
         self,
         config: ModelConfig,
         dtype: torch.dtype,
-        device: str,
+        device: torch.device,
         matrix: Callable[[Weight, Tensor | None], MatrixT],
     ) -> None:
         """`matrix` packs a weight and its bias as the kernels want them."""

@@ -2,8 +2,9 @@
 
 Every rank has to call the same collectives in the same order, with tensors of the same shape; that is why nothing but
 the model's forward pass, which is the same on all ranks for one batch, calls them (invariant 6). A collective cannot be
-cancelled. When a rank dies, those that exchange data with it raise `RankLost` at once, the others when those have
-ended: so a rank that gets it must end its process.
+cancelled. When a rank dies, those that exchange data with it over gloo raise `RankLost` at once, the others when those
+have ended: so a rank that gets it must end its process. NCCL's waiting is the GPU's, and raises nothing: there the API
+process, which sees a rank die, ends the others.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import torch.distributed as distributed
 from torch import Tensor
 
 from engine.errors import RankLost
+from engine.kernels.device import CPU
 
 LOOPBACK = "127.0.0.1"
 
@@ -87,7 +89,9 @@ class ProcessRanks:
             raise RankLost(why) from error
 
 
-def join_group(rank: int, size: int, meeting: Path, timeout_s: float, device: str = "cpu") -> TensorParallelGroup:
+def join_group(
+    rank: int, size: int, meeting: Path, timeout_s: float, device: torch.device = CPU
+) -> TensorParallelGroup:
     """Meet the other ranks of this instance in the file `meeting`, which the first one makes.
 
     Blocks until all have come, at most `timeout_s`, which then bounds each collective; raises RankLost. The group is
@@ -99,7 +103,7 @@ def join_group(rank: int, size: int, meeting: Path, timeout_s: float, device: st
     store = distributed.FileStore(str(meeting), size)  # type: ignore[attr-defined]  # Missing in torch's own __all__.
     store.set_timeout(limit)
     try:
-        group = _gloo(store, rank, size, limit) if device == "cpu" else _nccl(store, rank, size, limit)
+        group = _gloo(store, rank, size, limit) if device.type == "cpu" else _nccl(store, rank, size, limit)
     except RuntimeError as error:
         raise RankLost(f"rank {rank} of {size} did not meet the others within {timeout_s:g} s: {error}") from error
     return ProcessRanks(group, rank, size)

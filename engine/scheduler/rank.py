@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from engine.clock import Clock
 from engine.config import EngineConfig, Role
 from engine.frontend.tokenizer import load_tokenizer
+from engine.kernels.device import rank_device
 from engine.kvcache.pool import KVLayout, KVPool
 from engine.model.checkpoint import open_checkpoint
 from engine.model.config import ModelConfig
@@ -73,12 +74,11 @@ def load_rank(config: EngineConfig, number: int, run_dir: str, clock: Clock, oth
 
     Raises ConfigError, CheckpointError, RankLost.
     """
-    group = join_group(number, config.tp, Path(run_dir) / "ranks", COLLECTIVE_LIMIT_S)
+    device = rank_device(config.device, number)
+    group = join_group(number, config.tp, Path(run_dir) / "ranks", COLLECTIVE_LIMIT_S, device)
     checkpoint = open_checkpoint(config.model)
-    model = load_model(
-        checkpoint, config.dtype, group=group, cpu_step=config.cpu_step, quantization=config.quantization
-    )
-    pool = KVPool(kv_layout(config, checkpoint.config, len(model.share.kv_heads)))
+    model = load_model(checkpoint, config.dtype, device, group, config.cpu_step, config.quantization)
+    pool = KVPool(kv_layout(config, checkpoint.config, len(model.share.kv_heads)), device)
     grammars = GrammarCompiler(lambda: _token_table(config.model, checkpoint.config))
     runner = Runner(model, pool, checkpoint.config.eos_ids, grammars, number)
     return Rank(number, checkpoint, pool, runner, _flight_recorder(config, number, clock), clock, others)

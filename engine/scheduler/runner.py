@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 import torch
 
+from engine.kernels.device import computing_on
 from engine.kvcache.pool import KVPool
 from engine.messages import TokenLogprob
 from engine.model.batch import ForwardBatch, SequenceSlice
@@ -63,11 +64,12 @@ class Runner:
         for rid in plan.ended:
             self._states.pop(rid, None)
         rows, wanted = _logit_rows(plan)
-        logits = self._model.forward(self._batch(plan, wanted), self._pool.tensor)
         result = StepResult(plan.number)
-        if self._samples:
-            self._score(rows, logits, result)
-            self._sample(rows, logits, result)
+        with computing_on(self._pool.tensor.device):
+            logits = self._model.forward(self._batch(plan, wanted), self._pool.tensor)
+            if self._samples:
+                self._score(rows, logits, result)
+                self._sample(rows, logits, result)
         return result
 
     def _with_token(self, step: SequenceStep) -> SequenceStep:
@@ -120,13 +122,14 @@ class Runner:
             tokens += step.tokens
             positions.append(where)
             slots.append(pages[where // page_size] * page_size + where % page_size)
+        device = self._pool.tensor.device
         return ForwardBatch(
-            token_ids=torch.tensor(tokens),
-            positions=torch.cat(positions),
-            slots=torch.cat(slots),
+            token_ids=torch.tensor(tokens, device=device),
+            positions=torch.cat(positions).to(device),
+            slots=torch.cat(slots).to(device),
             sequences=tuple(slices),
             decodes=plan.decodes,
-            logit_rows=torch.tensor(wanted, dtype=torch.int64),
+            logit_rows=torch.tensor(wanted, dtype=torch.int64, device=device),
         )
 
 

@@ -39,7 +39,9 @@ def test_every_setting_has_a_flag() -> None:
     )  # fmt: skip
     defaults = msgspec.structs.asdict(parse_config(UNIFIED))
     same = {name for name, value in msgspec.structs.asdict(config).items() if value == defaults[name]}
-    assert same == {"api_key", "admin_key", "control_key"}
+    # The device: another one than the CPU is for a unified engine, which has none of the others.
+    assert same == {"api_key", "admin_key", "control_key", "device"}
+    assert parse_config([*UNIFIED, "--device", "cuda"]).device == "cuda"
     assert config.peers == ("a:1", "b:2", "c:3")
 
 
@@ -60,6 +62,7 @@ def test_every_setting_has_a_flag() -> None:
         (["--role", "decode", "--peers", "host:99999"], "is not host:port"),
         (["--role", "prefill", "--port", "8998"], "both 8998"),
         (["--legacy-health"], "it needs --enable-failpoints"),
+        (["--role", "prefill", "--device", "cuda"], "--device cuda: only with --role unified"),
     ],
 )
 def test_bad_value_names_flag_and_value(flags: list[str], message: str) -> None:
