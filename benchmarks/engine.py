@@ -24,9 +24,9 @@ Where a step's time goes (perf, one thread of a Zen 3, context 300, share of the
     ============  ========  =========  ===================================
 
 One sequence in bf16 takes the time in which memory delivers the weights (269 MB: 18 ms at the 15 GB/s that were left);
-from eight on the products themselves are the bound. On a Zen 4 (one thread) a step of 16 takes 42 ms at context 16 and 82
-at 600: there attention is half of it, and 62 % of that waits where keys and values come from memory (220 MB a step, at
-9 GB/s). Huge pages and prefetching the next 32 tokens changed nothing.
+from eight on the products themselves are the bound. On a Zen 4 (one thread) a step of 16 takes 42 ms at context 16 and
+82 at 600: there attention is half of it, and 62 % of that waits where keys and values come from memory (220 MB a step,
+at 9 GB/s). Huge pages and prefetching the next 32 tokens changed nothing.
 """
 
 from __future__ import annotations
