@@ -24,14 +24,15 @@ def _starved(parts: Parts, patches: Patches) -> None:
     take_for = parts.planner.take_for
     first: list[Sequence] = []
 
-    def take_for_all_but_the_first(sequence: Sequence, owner: Owner) -> bool:
+    def take_for_nobody_while_the_first_waits(sequence: Sequence, owner: Owner) -> bool:
         if owner is not Owner.READING:
             return take_for(sequence, owner)
         if not first:
             first.append(sequence)
-        return sequence is not first[0] and take_for(sequence, owner)
+        # Also not for one that came earlier and whose pages are asked for later: it is asked before the first then.
+        return first[0].rid not in parts.book.queues and take_for(sequence, owner)
 
-    patches.replace(parts.planner, "take_for", take_for_all_but_the_first)
+    patches.replace(parts.planner, "take_for", take_for_nobody_while_the_first_waits)
 
 
 POINTS = (
