@@ -29,7 +29,7 @@ def _starved(parts: Parts, patches: Patches) -> None:
             return take_for(sequence, owner)
         if not first:
             first.append(sequence)
-        # Also not for one that came earlier and whose pages are asked for later: it is asked before the first then.
+        # Nor to one that came before it and was ready after it: that one stands before it in the queue.
         return first[0].rid not in parts.book.queues and take_for(sequence, owner)
 
     patches.replace(parts.planner, "take_for", take_for_nobody_while_the_first_waits)

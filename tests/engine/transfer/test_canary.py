@@ -12,7 +12,7 @@ from engine.observe.records import PeerTransfer
 from engine.transfer.control import canary
 from engine.transfer.data import canary_page
 from engine.transfer.interface import Landed, Paired, WantPages
-from tests.engine.transfer.conftest import Pair, make_pair
+from tests.engine.transfer.pairs import Pair, make_pair
 from tests.engine.transfer.transfer_sides import CANARY_PAGE, TOKEN, eventually
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from engine.transfer.interface import Committed, Failed, FailReason, Landed, WantPages
 from engine.transfer.protocol.rooms import DecodeState
-from tests.engine.transfer.conftest import Pair, pair_up
+from tests.engine.transfer.pairs import Pair, pair_up
 from tests.engine.transfer.transfer_sides import CONTRACT, PROMPT, SOURCE, TARGET, TOKEN, Decode, Prefill, Registry
 
 

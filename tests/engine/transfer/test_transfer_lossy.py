@@ -12,7 +12,7 @@ from engine.transfer.control.channel import DecodeChannel, PrefillChannel, Sent
 from engine.transfer.interface import Committed, Failed, FailReason, Fenced, Landed, Paired, WantPages
 from engine.transfer.protocol import frames
 from engine.transfer.protocol.rooms import PrefillState
-from tests.engine.transfer.conftest import Pair, make_pair
+from tests.engine.transfer.pairs import Pair, make_pair
 from tests.engine.transfer.transfer_sides import TOKEN, Decode, Prefill, Registry, eventually
 
 PROMPT = list(range(8))

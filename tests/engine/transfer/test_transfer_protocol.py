@@ -7,7 +7,7 @@ import pytest
 from engine.observe.records import Stage
 from engine.transfer.data import source_orders
 from engine.transfer.interface import Committed, Failed, FailReason, Fenced, Landed, Paired, WantPages
-from tests.engine.transfer.conftest import Pair, pair_up
+from tests.engine.transfer.pairs import Pair, pair_up
 from tests.engine.transfer.transfer_sides import (
     LAST_TOKEN,
     PAGE_BYTES,
