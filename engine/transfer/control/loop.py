@@ -123,17 +123,17 @@ class ControlLoop(ABC, Generic[Item]):
         remaining_ms = (self._next_tick - self.clock.monotonic()) * 1000
         poller.poll(math.ceil(min(max(remaining_ms, 0), TICK_MS)))
         self._receive()
-        self._notice_own_pause()
+        # The clocks are judged by this time too: a stop from here on is the next turn's to notice.
+        now = self.clock.monotonic()
+        self._notice_own_pause(now)
         self.inbox.settle()
         while (item := self.inbox.take()) is not None:
             self._guarded(self._obey, item, self._abandon)
-        now = self.clock.monotonic()
         if now >= self._next_tick:
             self._next_tick = now + TICK_MS / 1000
             self._tick(now)
 
-    def _notice_own_pause(self) -> None:
-        now = self.clock.monotonic()
+    def _notice_own_pause(self, now: float) -> None:
         paused_s = now - self._next_tick
         if paused_s <= OWN_PAUSE_S:
             return

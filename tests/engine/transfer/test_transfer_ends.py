@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from engine.transfer.interface import Committed, Failed, FailReason, Landed, WantPages
 from engine.transfer.protocol.rooms import DecodeState
-from tests.engine.transfer.pairs import Pair, pair_up
+from tests.engine.transfer.pairs import Pair, make_pair, pair_up
 from tests.engine.transfer.transfer_sides import CONTRACT, PROMPT, SOURCE, TARGET, TOKEN, Decode, Prefill, Registry
 
 
@@ -34,6 +35,30 @@ def test_a_stuck_loop_behind_live_threads_is_caught(hasty_pair: Pair, rid: str, 
     pair_up(hasty_pair, rid, room)
     assert hasty_pair.decode.await_event(Failed, rid).reason is FailReason.PEER_STUCK
     assert hasty_pair.prefill.await_event(Failed, rid).reason is FailReason.PEER_STUCK
+
+
+@pytest.mark.parametrize("place", ["_receive", "_notice_own_pause", "_obey", "_tick"])
+def test_a_prefill_that_did_not_run_calls_nobody_silent(
+    rid: str, room: int, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is stopped before a part of its turn, whichever: the decode that gave it up came back on a new connection."""
+    pair = make_pair(silence_timeout_s=1.5)
+    try:
+        pair_up(pair, rid, room)
+        control = pair.prefill.transfer._control
+        part = getattr(control, place)
+
+        def stopped_once(*args: object) -> None:
+            monkeypatch.setattr(control, place, part)
+            time.sleep(2.5)
+            part(*args)
+
+        monkeypatch.setattr(control, place, stopped_once)
+        pair.prefill.transfer.fail("another", FailReason.ABORTED, "something to obey")
+        assert pair.decode.await_event(Failed, rid).reason is FailReason.PEER_SILENT
+        assert pair.prefill.await_event(Failed, rid).reason is FailReason.PEER_GONE
+    finally:
+        pair.stop()
 
 
 def test_a_draining_prefill_refuses_new_rooms(hasty_pair: Pair, rid: str, room: int) -> None:
