@@ -87,10 +87,14 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 async def models(request: Request) -> Response:
     """Return the one model."""
+    return json_response(ModelList(data=[_card(service_of(request))]))
+
+
+async def model(request: Request) -> Response:
+    """Return the model, by its name."""
     service = service_of(request)
-    config, created = service.config, int(service.started_at)
-    card = ModelCard(id=config.served_name, created=created, root=config.model, max_model_len=_context(service))
-    return json_response(ModelList(data=[card]))
+    service.check_model(request.path_params["model"])
+    return json_response(_card(service))
 
 
 async def model_info(request: Request) -> Response:
@@ -158,6 +162,11 @@ def engine_version() -> str:
         return metadata.version("pdctl")
     except metadata.PackageNotFoundError:
         return "source"
+
+
+def _card(service: Service) -> ModelCard:
+    config, created = service.config, int(service.started_at)
+    return ModelCard(id=config.served_name, created=created, root=config.model, max_model_len=_context(service))
 
 
 def _context(service: Service) -> int | None:

@@ -48,6 +48,7 @@ ROUTES = (
     RouteInfo("POST", "/tokenize", tokens.tokenize, Access.KEY, TokenizeBody, tokens.Tokenized),
     RouteInfo("POST", "/detokenize", tokens.detokenize, Access.KEY, DetokenizeBody, tokens.Detokenized),
     RouteInfo("GET", "/v1/models", about.models, Access.OPEN, answer=about.ModelList),
+    RouteInfo("GET", "/v1/models/{model:path}", about.model, Access.OPEN, answer=about.ModelCard),
     RouteInfo("GET", "/server_info", about.server_info, Access.OPEN, answer=about.ServerInfo),
     RouteInfo("GET", "/get_server_info", about.server_info, Access.OPEN, answer=about.ServerInfo),
     RouteInfo("GET", "/model_info", about.model_info, Access.OPEN, answer=about.ModelInfo),

@@ -21,7 +21,7 @@ from engine.frontend.generation import Prompt, Work
 from engine.frontend.grammars import grammar_of_format
 from engine.frontend.prompts import chat_text, token_ids
 from engine.frontend.rendezvous import rooms_of
-from engine.frontend.sampling import Logprobs, choose_sampling, choose_stops
+from engine.frontend.sampling import Length, Logprobs, choose_sampling, choose_stops
 from engine.frontend.sequence import Piece
 from engine.frontend.tokenizer import Tokenizer
 from engine.frontend.tool_calls import format_of
@@ -89,7 +89,8 @@ class ChatChunk(msgspec.Struct, frozen=True, kw_only=True):
     created: int
     model: str
     choices: list[ChunkChoice]
-    usage: Usage | None = None
+    usage: Usage | msgspec.UnsetType | None
+    """Unset unless it was asked for; null but in the last chunk."""
 
 
 async def chat_completions(request: Request) -> Response:
@@ -112,13 +113,15 @@ async def _work(request: Request, body: ChatBody, service: Service, received_at:
     shown = None if tools is None else [msgspec.to_builtins(tool) for tool in tools.offered]
     text = chat_text(service.template, body.messages, shown, generation_prompt, body.chat_template_kwargs)
     ids = await token_ids(text, tokenizer, "messages", add_special=False, limits=service.limits)
-    max_tokens = body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
-    if max_tokens == 0:
-        raise RequestError(400, "invalid_value", "max_tokens: a chat needs at least 1", "max_tokens")
+    length = Length(body.max_tokens, "max_tokens", least=body.min_tokens)
+    if body.max_completion_tokens is not None:
+        length = Length(body.max_completion_tokens, "max_completion_tokens", least=body.min_tokens)
+    if length.most == 0:
+        raise RequestError(400, "invalid_value", f"{length.name}: a chat needs at least 1", length.name)
     logprobs = Logprobs(output=bool(body.logprobs), top=body.top_logprobs or 0)
     grammar = (tools.grammar if tools else None) or grammar_of_format(body.response_format)
     await service.grammars.check(grammar, "tools" if tools and tools.grammar else "response_format")
-    sampling = choose_sampling(body, max_tokens, body.min_tokens, logprobs, len(ids), service.limits, grammar)
+    sampling = choose_sampling(body, length, logprobs, len(ids), service.limits, grammar)
     return Work(
         request_id=request_id_of(request, body.rid),
         prompts=[Prompt(ids, sampling, choose_stops(body.stop))],
@@ -137,9 +140,7 @@ class ChatDialect:
         self._work = work
         self._wants_usage = wants_usage
         self._tally = Tally(work)
-        self._readers = [
-            CallReader(tools.parser() if tools else None, f"{work.request_id}-{index}") for index in range(work.choices)
-        ]
+        self._readers = [CallReader(tools, f"{work.request_id}-{index}") for index in range(work.choices)]
         self._id = f"chatcmpl-{work.request_id}"
         self._created = int(work.received_at)
         self._model = service.config.served_name
@@ -186,7 +187,8 @@ class ChatDialect:
 
     def _chunk(self, choice: ChunkChoice | None, usage: Usage | None = None) -> ChatChunk:
         choices = [] if choice is None else [choice]
-        return ChatChunk(id=self._id, created=self._created, model=self._model, choices=choices, usage=usage)
+        told = usage if self._wants_usage else msgspec.UNSET
+        return ChatChunk(id=self._id, created=self._created, model=self._model, choices=choices, usage=told)
 
 
 def _finish_reason(piece: Piece, reader: CallReader) -> str | None:
@@ -195,7 +197,7 @@ def _finish_reason(piece: Piece, reader: CallReader) -> str | None:
 
 
 def _logprobs(pieces: list[Piece], tokenizer: Tokenizer) -> ChoiceLogprobs | None:
-    records = [record for piece in pieces for record in piece.logprobs or ()]
+    records = [record for piece in pieces for record in (piece.logprobs or ())[: piece.text_tokens]]
     if not records and all(piece.logprobs is None for piece in pieces):
         return None
     return ChoiceLogprobs([_token_record(record, tokenizer) for record in records])

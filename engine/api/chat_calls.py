@@ -7,7 +7,8 @@ from typing import Literal
 
 import msgspec
 
-from engine.frontend.tool_calls import CallBegun, Part, Text, ToolCallParser
+from engine.frontend.tool_calls import ArgumentsPart, CallBegun, Text
+from engine.frontend.tool_use import ToolUse
 
 
 class FunctionCall(msgspec.Struct, kw_only=True):
@@ -37,10 +38,14 @@ class ToolCallDelta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class CallReader:
-    """One choice's text on its way out: content, and calls of tools where there are any."""
+    """One choice's text on its way out: content, and calls of tools where there are any.
 
-    def __init__(self, parser: ToolCallParser | None, salt: str) -> None:
-        self._parser = parser
+    Without `parallel_tool_calls` only the first call is told; the model may still spend tokens on others.
+    """
+
+    def __init__(self, tools: ToolUse | None, salt: str) -> None:
+        self._parser = tools.parser() if tools else None
+        self._is_parallel = tools is None or tools.is_parallel
         self._salt = salt
         self.calls: list[ToolCall] = []
 
@@ -52,10 +57,11 @@ class CallReader:
         if is_last:
             parts = parts + self._parser.flush()
         content = "".join(part.text for part in parts if isinstance(part, Text))
-        return content, [self._delta(part) for part in parts if not isinstance(part, Text)]
+        return content, [
+            self._delta(part) for part in parts if not isinstance(part, Text) and (self._is_parallel or part.index == 0)
+        ]
 
-    def _delta(self, part: Part) -> ToolCallDelta:
-        assert not isinstance(part, Text)
+    def _delta(self, part: CallBegun | ArgumentsPart) -> ToolCallDelta:
         if isinstance(part, CallBegun):
             call = ToolCall(id=self._id(part.index), function=FunctionCall(name=part.name, arguments=""))
             self.calls.append(call)

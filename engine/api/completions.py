@@ -22,7 +22,7 @@ from engine.frontend.generation import Prompt, Work
 from engine.frontend.grammars import grammar_of_format
 from engine.frontend.prompts import split_prompts, token_ids
 from engine.frontend.rendezvous import rooms_of
-from engine.frontend.sampling import Logprobs, check_ranges, choose_sampling, choose_stops
+from engine.frontend.sampling import Length, Logprobs, check_ranges, choose_sampling, choose_stops
 from engine.frontend.sequence import Piece
 from engine.frontend.tokenizer import Tokenizer
 from engine.messages import TokenLogprob
@@ -54,7 +54,8 @@ class CompletionAnswer(msgspec.Struct, frozen=True, kw_only=True):
     created: int
     model: str
     choices: list[CompletionChoice]
-    usage: Usage | None = None
+    usage: Usage | msgspec.UnsetType | None = msgspec.UNSET
+    """As in chunks of a chat."""
 
 
 async def completions(request: Request) -> Response:
@@ -65,22 +66,20 @@ async def completions(request: Request) -> Response:
     service.check_serving()
     service.check_model(body.model)
     check_openai(body)
-    if body.suffix:
-        raise RequestError(400, "unsupported", "suffix: not supported", "suffix")
     work = await _work(request, body, service, received_at)
     return Answer(service, work, CompletionDialect(service, work, body))
 
 
 async def _work(request: Request, body: CompletionBody, service: Service, received_at: float) -> Work:
     check_ranges(body)
-    max_tokens = DEFAULT_MAX_TOKENS if body.max_tokens is None else body.max_tokens
+    length = Length(body.max_tokens, "max_tokens", DEFAULT_MAX_TOKENS, body.min_tokens)
     logprobs = _wanted_logprobs(body, service.config.role)
     grammar = grammar_of_format(body.response_format)
     await service.grammars.check(grammar, "response_format")
     stops, prompts = choose_stops(body.stop), []
     for prompt in split_prompts(body.prompt, "prompt"):
         ids = await token_ids(prompt, service.tokenizer, "prompt", limits=service.limits)
-        sampling = choose_sampling(body, max_tokens, body.min_tokens, logprobs, len(ids), service.limits, grammar)
+        sampling = choose_sampling(body, length, logprobs, len(ids), service.limits, grammar)
         prompts.append(Prompt(ids, sampling, stops))
     choices = body.n or 1
     return Work(
@@ -88,7 +87,7 @@ async def _work(request: Request, body: CompletionBody, service: Service, receiv
         prompts=prompts,
         choices=choices,
         stream=bool(body.stream),
-        rooms=rooms_of(body, len(prompts), choices, service.config, scoring=max_tokens == 0),
+        rooms=rooms_of(body, len(prompts), choices, service.config, scoring=body.max_tokens == 0),
         received_at=received_at,
     )
 
@@ -100,7 +99,7 @@ def _wanted_logprobs(body: CompletionBody, role: Role) -> Logprobs:
     if body.echo and role is Role.DECODE:
         message = "logprobs: with echo they are those of the prompt, which decode does not compute; use /generate"
         raise RequestError(400, "unsupported", message, "logprobs")
-    return Logprobs(output=True, top=int(body.logprobs), prompt_start=0 if body.echo else None)
+    return Logprobs(True, int(body.logprobs), 0 if body.echo else None, name="logprobs")
 
 
 class CompletionDialect:
@@ -128,7 +127,7 @@ class CompletionDialect:
         self._begun.add(piece.index)
         choice = self._choice(piece.index, [piece], self._echo and first)
         if choice.text or choice.finish_reason or choice.logprobs:
-            yield self._answer([choice])
+            yield self._answer([choice], None if self._wants_usage else msgspec.UNSET)
 
     def closing(self) -> Iterable[object]:
         if self._wants_usage:
@@ -159,7 +158,7 @@ class CompletionDialect:
         offsets = _Characters(self._tokenizer).before_each(ids)
         answer = self._answers[index]
         answer.count += len(prompt_text)
-        said = [record for piece in pieces for record in piece.logprobs or ()]
+        said = [record for piece in pieces for record in (piece.logprobs or ())[: piece.text_tokens]]
         output_ids = [token_id for piece in pieces for token_id in piece.token_ids][: len(said)]
         offsets += answer.before_each(output_ids)
         records += said
@@ -170,7 +169,7 @@ class CompletionDialect:
             text_offset=offsets,
         )
 
-    def _answer(self, choices: list[CompletionChoice], usage: Usage | None = None) -> CompletionAnswer:
+    def _answer(self, choices: list[CompletionChoice], usage: Usage | msgspec.UnsetType | None) -> CompletionAnswer:
         return CompletionAnswer(id=self._id, created=self._created, model=self._model, choices=choices, usage=usage)
 
 

@@ -69,6 +69,11 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
     return error_response(RequestError(error.status_code, code, message))
 
 
+async def on_deep_nesting(request: Request, error: Exception) -> Response:
+    """Answer for a body that can be read and is nested more deeply than one of its later readers goes."""
+    return error_response(RequestError(400, "invalid_value", "the body is nested too deeply"))
+
+
 async def on_bug(request: Request, error: Exception) -> Response:
     """Answer for what should not happen; starlette logs the traceback."""
     message = f"internal error: {type(error).__name__}; the traceback is in this instance's log"
@@ -80,5 +85,6 @@ HANDLERS = {
     SchedulerSilent: on_silence,
     ClientGone: on_client_gone,
     HTTPException: on_http_exception,
+    RecursionError: on_deep_nesting,
     Exception: on_bug,
 }

@@ -24,7 +24,7 @@ from engine.frontend.generation import Prompt, Work
 from engine.frontend.grammars import grammar_of_schema
 from engine.frontend.prompts import split_prompts, token_ids
 from engine.frontend.rendezvous import rooms_of
-from engine.frontend.sampling import Logprobs, check_ranges, choose_sampling, choose_stops
+from engine.frontend.sampling import Length, Logprobs, check_ranges, choose_sampling, choose_stops
 from engine.frontend.sequence import Piece
 from engine.messages import FinishReason, TokenLogprob
 
@@ -110,12 +110,12 @@ async def _prompt(
 ) -> Prompt:
     check_ranges(knobs)
     ids = await token_ids(prompt, service.tokenizer, name, limits=service.limits)
-    max_tokens = DEFAULT_MAX_TOKENS if knobs.max_new_tokens is None else knobs.max_new_tokens
     min_tokens = knobs.min_tokens if knobs.min_new_tokens is None else knobs.min_new_tokens
+    length = Length(knobs.max_new_tokens, "max_new_tokens", DEFAULT_MAX_TOKENS, min_tokens)
     grammar = None if knobs.json_schema is None else grammar_of_schema(knobs.json_schema, "json_schema")
     await service.grammars.check(grammar, "json_schema")
     logprobs = _wanted_logprobs(body, len(ids), service.config.role)
-    sampling = choose_sampling(knobs, max_tokens, min_tokens, logprobs, len(ids), service.limits, grammar)
+    sampling = choose_sampling(knobs, length, logprobs, len(ids), service.limits, grammar)
     return Prompt(ids, sampling, choose_stops(knobs.stop))
 
 
@@ -128,7 +128,7 @@ def _wanted_logprobs(body: GenerateBody, prompt_tokens: int, role: Role) -> Logp
         raise RequestError(400, "invalid_value", message, "logprob_start_len")
     # Decode computes no prompt: the router takes the prompt's logprobs from the prefill leg.
     of_prompt = None if start == -1 or role is Role.DECODE else start
-    return Logprobs(output=True, top=body.top_logprobs_num or 0, prompt_start=of_prompt)
+    return Logprobs(True, body.top_logprobs_num or 0, of_prompt, name="top_logprobs_num")
 
 
 @dataclass(slots=True)

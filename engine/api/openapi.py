@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,6 +18,8 @@ from engine.api.route_info import RouteInfo
 OPENAPI_VERSION = "3.1.0"
 REFERENCE = "#/components/schemas/{name}"
 KEY_SCHEME = "bearer"
+PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
+"""Of a path, as starlette writes it."""
 
 Document = dict[str, Any]
 
@@ -36,7 +39,7 @@ def describe(routes: Iterable[RouteInfo], version: str) -> Document:
     schemas = dict(zip(ordered, found, strict=True))
     paths: dict[str, Document] = {}
     for info in table:
-        paths.setdefault(info.path, {})[info.method.lower()] = _operation(info, schemas)
+        paths.setdefault(PARAMETER.sub(r"{\1}", info.path), {})[info.method.lower()] = _operation(info, schemas)
     return {
         "openapi": OPENAPI_VERSION,
         "info": {"title": "pdengine", "version": version},
@@ -52,9 +55,10 @@ def _operation(info: RouteInfo, schemas: dict[Any, Document]) -> Document:
     content = {info.media_type: {"schema": schemas[info.answer] if info.answer else {}}}
     if info.streams:
         content["text/event-stream"] = {"schema": {"type": "string"}}
+    named = PARAMETER.sub(r"by_\1", info.path)
     operation: Document = {
         "summary": (info.endpoint.__doc__ or "").strip().splitlines()[0],
-        "operationId": f"{info.method.lower()}{info.path.replace('/', '_')}",
+        "operationId": f"{info.method.lower()}{named.replace('/', '_')}",
         "responses": {
             "200": {"description": "the answer", "content": content},
             "default": {
@@ -63,6 +67,10 @@ def _operation(info: RouteInfo, schemas: dict[Any, Document]) -> Document:
             },
         },
     }
+    if names := PARAMETER.findall(info.path):
+        operation["parameters"] = [
+            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names
+        ]
     if info.body is not None:
         body = {"application/json": {"schema": schemas[info.body]}}
         operation["requestBody"] = {"required": True, "content": body}

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from engine.api.meters import Meters
 from engine.clock import Clock
-from engine.config import EngineConfig
+from engine.config import EngineConfig, Role
 from engine.errors import RequestError
 from engine.frontend.chat_template import ChatTemplate
 from engine.frontend.grammar_check import GrammarCheck
@@ -70,7 +70,9 @@ class Service:
     def limits(self) -> Limits:
         """Return what fits into one sequence."""
         ready = self.ready
-        return Limits(self.tokenizer.vocab_size, min(ready.context_length, ready.kv_tokens))
+        here = min(ready.context_length, ready.kv_tokens)
+        asked = ready.context_length if self.config.role is Role.PREFILL else here
+        return Limits(self.tokenizer.vocab_size, here, asked)
 
     @property
     def pid(self) -> int:

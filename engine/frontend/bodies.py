@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -112,11 +113,13 @@ class CompletionBody(OpenAIBody, kw_only=True):
     logprobs: bool | int | None = None
     echo: bool | None = None
     suffix: str | None = None
+    best_of: int | None = None
 
 
 class ContentPart(msgspec.Struct, kw_only=True):
     type: str
     text: str | None = None
+    refusal: str | None = None
 
 
 class ChatMessage(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -126,6 +129,7 @@ class ChatMessage(msgspec.Struct, kw_only=True, omit_defaults=True):
     tool_calls: list[JSON] | None = None
     tool_call_id: str | None = None
     reasoning_content: str | None = None
+    refusal: str | None = None
 
 
 class FunctionBody(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -161,6 +165,10 @@ class ChatBody(OpenAIBody, kw_only=True):
     tool_choice: str | NamedTool | None = None
     """auto | none | required, or one by name."""
     parallel_tool_calls: bool | None = None
+    functions: list[JSON] | None = None
+    function_call: str | JSON | None = None
+    """What `tools` and `tool_choice` were before; refused."""
+    modalities: list[str] | None = None
     add_generation_prompt: bool | None = None
     chat_template_kwargs: JSON | None = None
 
@@ -190,6 +198,9 @@ class FailpointBody(msgspec.Struct, kw_only=True):
 
 
 Body = TypeVar("Body", bound=msgspec.Struct)
+AT = re.compile(r" - at (?:`(?:key|value)` in )?`\$(.*)`$")
+"""Where in the body something is wrong, as msgspec says it."""
+MISSING = re.compile(r"missing required field `(\w+)`")
 
 
 def read_body(raw: bytes, kind: type[Body]) -> Body:
@@ -197,8 +208,8 @@ def read_body(raw: bytes, kind: type[Body]) -> Body:
     try:
         return msgspec.json.decode(raw, type=kind)
     except msgspec.ValidationError as error:
-        message, _, path = str(error).partition(" - at `$")
-        param = path.rstrip("`").lstrip(".") or None
+        message, path, missing = AT.sub("", str(error)), AT.search(str(error)), MISSING.search(str(error))
+        param = ".".join(part for part in (path and path[1].lstrip("."), missing and missing[1]) if part) or None
         raise RequestError(400, "invalid_type", f"{param or 'body'}: {message}", param) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RequestError(400, "invalid_json", f"the body is not valid JSON: {error}") from error

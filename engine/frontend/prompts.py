@@ -16,6 +16,7 @@ from engine.frontend.tool_calls.in_words import in_words
 MAX_PROMPTS = 64
 CHARACTERS_PER_TOKEN = 16
 """More than any text but padding has, on average."""
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 LONG_TEXT = 20_000
 """Characters above which tokenising leaves the event loop: it takes about 1 ms per 1,000."""
 
@@ -82,7 +83,7 @@ def chat_text(
     if not messages:
         raise RequestError(400, "invalid_value", "messages: at least one message is needed", "messages")
     try:
-        plain = [_plain(message) for message in messages]
+        plain = [_plain(message, f"messages[{at}]") for at, message in enumerate(messages)]
         if not template.takes_tools:
             plain, tools = in_words(plain, tools), None
     except RecursionError as error:
@@ -90,22 +91,34 @@ def chat_text(
     return template.render(plain, tools, add_generation_prompt, extra)
 
 
-def _plain(message: ChatMessage) -> Message:
+def _plain(message: ChatMessage, name: str) -> Message:
     """Return the message as templates expect it: text content, arguments as objects, only the keys that were given.
 
-    Raises RequestError (400) where a call's function is no object.
+    Raises RequestError (400) that names the field below `name` which is not as OpenAI documents it.
     """
+    _check(message, name)
     plain: Message = msgspec.to_builtins(message)
-    content = message.content
-    plain["content"] = content if content is None or isinstance(content, str) else _joined(content)
+    content = message.refusal if message.content is None else message.content
+    plain["content"] = content if content is None or isinstance(content, str) else _joined(content, name)
     for call in plain.get("tool_calls") or ():
-        function = call.get("function", {})
-        if not isinstance(function, dict):
-            problem = f"tool_calls: function is {type(function).__name__}, it must be an object"
-            raise RequestError(400, "invalid_type", f"messages: {problem}", "messages")
-        if function:
-            function["arguments"] = _object(function.get("arguments"))
+        call["function"]["arguments"] = _object(call["function"].get("arguments"))
     return plain
+
+
+def _check(message: ChatMessage, name: str) -> None:
+    if message.role not in ROLES:
+        raise _bad(f"{name}.role", f"'{message.role}' is none of {', '.join(ROLES)}")
+    speaks_otherwise = message.role == "assistant" and (
+        message.tool_calls or message.refusal or message.reasoning_content
+    )
+    if not (message.content or message.content == "" or speaks_otherwise):
+        raise _bad(f"{name}.content", "it is missing or has no parts")
+    if message.role == "tool" and message.tool_call_id is None:
+        raise _bad(f"{name}.tool_call_id", "the result of a tool needs the id of its call")
+    for at, call in enumerate(message.tool_calls or ()):
+        function = call.get("function")
+        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+            raise _bad(f"{name}.tool_calls[{at}].function", "it must be an object with a name")
 
 
 def _object(arguments: object) -> object:
@@ -118,9 +131,16 @@ def _object(arguments: object) -> object:
         return arguments
 
 
-def _joined(parts: list[ContentPart]) -> str:
-    for part in parts:
-        if part.type != "text" or part.text is None:
-            message = f"messages: content of type '{part.type}' is not supported, only text"
-            raise RequestError(400, "unsupported_content", message, "messages")
-    return "".join(part.text or "" for part in parts)
+def _joined(parts: list[ContentPart], name: str) -> str:
+    texts = []
+    for at, part in enumerate(parts):
+        text = {"text": part.text, "refusal": part.refusal}.get(part.type)
+        if text is None:
+            message = f"{name}.content[{at}]: content of type '{part.type}' is not supported, only text"
+            raise RequestError(400, "unsupported_content", message, f"{name}.content[{at}]")
+        texts.append(text)
+    return "".join(texts)
+
+
+def _bad(name: str, message: str) -> RequestError:
+    return RequestError(400, "invalid_value", f"{name}: {message}", name)

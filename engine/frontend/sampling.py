@@ -11,7 +11,8 @@ from engine.errors import RequestError
 from engine.frontend.bodies import Knobs
 from engine.messages import SamplingParams
 
-MAX_CHOICES = 10
+MAX_CHOICES = 128
+"""OpenAI's limit."""
 MAX_STOPS = 16
 MAX_STOP_LENGTH = 1024
 MAX_TOP_LOGPROBS = 20
@@ -44,6 +45,20 @@ class Logprobs:
     output: bool = False
     top: int = 0
     prompt_start: int | None = None
+    name: str = "top_logprobs"
+    """The field that says how many alternatives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """How many new tokens a client wants; None: it did not say."""
+
+    most: int | None
+    name: str
+    """The field that says so."""
+    default: int | None = None
+    """What the route takes for None, if there is room for it; None: as many as the context holds."""
+    least: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,27 +67,28 @@ class Limits:
 
     vocab_size: int
     context_tokens: int
+    """Here."""
+    asked_tokens: int
+    """May be asked for. On prefill more than fits: the pool that the output needs is decode's."""
 
 
 def choose_sampling(
     knobs: Knobs,
-    max_tokens: int | None,
-    min_tokens: int | None,
+    length: Length,
     logprobs: Logprobs,
     prompt_tokens: int,
     limits: Limits,
     grammar: str | None = None,
 ) -> SamplingParams:
-    """Check every value and fill in the defaults; `max_tokens` None: as many as the context holds.
+    """Check every value and fill in the defaults.
 
-    Raises RequestError (400) naming the field. More tokens than the context holds are cut to what it holds.
+    Raises RequestError (400) naming the field, also when more tokens are wanted than the context holds.
     """
     check_ranges(knobs)
-    _check_tokens(knobs, max_tokens, min_tokens, logprobs, limits)
-    if grammar is not None and (min_tokens or knobs.ignore_eos):
+    _check_tokens(knobs, length, logprobs, limits)
+    if grammar is not None and (length.least or knobs.ignore_eos):
         raise _bad("ignore_eos" if knobs.ignore_eos else "min_tokens", "an answer of a given form ends where it ends")
-    left = check_length(prompt_tokens, max_tokens, limits)
-    most = left if max_tokens is None else min(max_tokens, left)
+    most = _most(length, prompt_tokens, limits)
     seed = secrets.randbelow(SEED_RANGE) if knobs.seed is None else knobs.seed % SEED_RANGE
     return SamplingParams(
         max_tokens=most,
@@ -87,7 +103,7 @@ def choose_sampling(
         logit_bias=knobs.logit_bias or {},
         stop_token_ids=tuple(knobs.stop_token_ids or ()),
         ignore_eos=bool(knobs.ignore_eos),
-        min_tokens=min_tokens or 0,
+        min_tokens=length.least or 0,
         grammar=grammar,
         logprobs=logprobs.output,
         top_logprobs=logprobs.top if logprobs.output else 0,
@@ -136,15 +152,26 @@ def check_length(prompt_tokens: int, max_tokens: int | None, limits: Limits, at_
     return limits.context_tokens - prompt_tokens
 
 
-def _check_tokens(
-    knobs: Knobs, max_tokens: int | None, min_tokens: int | None, logprobs: Logprobs, limits: Limits
-) -> None:
-    if max_tokens is not None and max_tokens < 0:
-        raise _bad("max_tokens", f"{max_tokens} is negative")
-    if min_tokens is not None and not 0 <= min_tokens <= _or(max_tokens, limits.context_tokens):
-        raise _bad("min_tokens", f"{min_tokens} is not from 0 to max_tokens")
+def _most(length: Length, prompt_tokens: int, limits: Limits) -> int:
+    """Return how many new tokens there may be."""
+    left = check_length(prompt_tokens, length.most, limits)
+    if length.most is None:
+        return min(_or(length.default, left), left)
+    if prompt_tokens + length.most > limits.asked_tokens:
+        message = f"{length.name}: {length.most} tokens are wanted, but with the prompt's {prompt_tokens} this model's "
+        message += f"context holds {limits.asked_tokens}; ask for fewer, or leave it out"
+        raise RequestError(400, "context_length_exceeded", message, length.name)
+    return min(length.most, left)
+
+
+def _check_tokens(knobs: Knobs, length: Length, logprobs: Logprobs, limits: Limits) -> None:
+    if length.most is not None and length.most < 0:
+        raise _bad(length.name, f"{length.most} is negative")
+    most = _or(length.most, limits.context_tokens)
+    if length.least is not None and not 0 <= length.least <= most:
+        raise _bad("min_tokens", f"{length.least} is not from 0 to {length.name}")
     if not 0 <= logprobs.top <= MAX_TOP_LOGPROBS:
-        raise _bad("top_logprobs", f"{logprobs.top} is out of range, it must be from 0 to {MAX_TOP_LOGPROBS}")
+        raise _bad(logprobs.name, f"{logprobs.top} is out of range, it must be from 0 to {MAX_TOP_LOGPROBS}")
     for name, ids in (("stop_token_ids", knobs.stop_token_ids), ("logit_bias", knobs.logit_bias)):
         check_token_ids(ids or (), name, limits.vocab_size)
 

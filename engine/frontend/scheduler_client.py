@@ -71,8 +71,12 @@ class SchedulerClient:
     def submit(self, sequences: list[Generate], outputs: Outputs) -> None:
         """Send sequences to the scheduler; what becomes of them arrives in `outputs`.
 
-        Raises RequestError (503) when the instance is full, SchedulerSilent when there is no scheduler.
+        Raises RequestError (503) when the instance is full, (400) when it could not even take them idle, and
+        SchedulerSilent when there is no scheduler.
         """
+        if len(sequences) > self._capacity:
+            message = f"n: {len(sequences)} sequences in one request, this instance takes {self._capacity} at once"
+            raise RequestError(400, "invalid_value", message + "; ask for fewer prompts or choices", "n")
         if len(self._waiting) + len(sequences) > self._capacity:
             message = f"this instance has {len(self._waiting)} sequences in flight and takes {self._capacity}"
             raise RequestError(503, "queue_full", message + "; try again later")

@@ -26,6 +26,11 @@ class Piece:
     matched: str | int | None = None
     """The stop string or the token that ended it."""
 
+    @property
+    def text_tokens(self) -> int:
+        """Return how many of `token_ids` are part of the answer: not the token that ended it."""
+        return len(self.token_ids) - isinstance(self.matched, int)
+
 
 class SequenceText:
     """Detokenises and looks for stop strings. Owner of one sequence's text state."""

@@ -12,6 +12,8 @@ from engine.frontend.tool_calls import CallFormat, Tool, ToolCallParser
 MAX_TOOLS = 128
 """OpenAI's limit."""
 CHOICES = ("auto", "none", "required")
+NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
+"""Of a function that is defined without any (OpenAI)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,8 @@ class ToolUse:
     format: CallFormat
     offered: list[ToolBody]
     """Shown to the model."""
+    is_parallel: bool
+    """Whether one answer may have several calls."""
     grammar: str | None
     """Of an answer that must be a call."""
 
@@ -37,15 +41,15 @@ def tool_use_of(body: ChatBody, format_: CallFormat) -> ToolUse | None:
     if not tools or choice == "none":
         return None
     forced = _forced(tools, choice)
-    grammar = None
+    is_parallel, grammar = body.parallel_tool_calls is not False, None
     if forced:
         if body.response_format is not None and body.response_format.type != "text":
             message = "response_format: an answer that must call a tool has the form of the call"
             raise RequestError(400, "invalid_value", message, "response_format")
-        is_many = choice == "required" and body.parallel_tool_calls is not False
-        known = [Tool(tool.function.name, tool.function.parameters or {"type": "object"}) for tool in forced]
+        is_many = choice == "required" and is_parallel
+        known = [Tool(tool.function.name, tool.function.parameters or NO_PARAMETERS) for tool in forced]
         grammar = grammar_of_lark(format_.rules(known, is_many), "tools")
-    return ToolUse(format_, tools, grammar)
+    return ToolUse(format_, tools, is_parallel, grammar)
 
 
 def _forced(tools: list[ToolBody], choice: str | NamedTool) -> list[ToolBody]:
@@ -67,6 +71,8 @@ def _check(tools: list[ToolBody], choice: str | NamedTool) -> None:
         raise _bad("tool_choice", f"'{choice}' is none of {', '.join(CHOICES)}")
     if not tools and choice not in ("auto", "none"):
         raise _bad("tool_choice", "a call is demanded, but there are no tools")
+    if isinstance(choice, NamedTool) and choice.type != "function":
+        raise _bad("tool_choice", f"a choice of type '{choice.type}' is not supported, only 'function'")
     if isinstance(choice, NamedTool) and choice.function.name not in {tool.function.name for tool in tools}:
         raise _bad("tool_choice", f"'{choice.function.name}' is the name of no tool in tools")
 

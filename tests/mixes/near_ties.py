@@ -16,7 +16,7 @@ import msgspec
 import torch
 
 from engine.frontend.bodies import GenerateKnobs
-from engine.frontend.sampling import Limits, Logprobs, choose_sampling
+from engine.frontend.sampling import Length, Limits, Logprobs, choose_sampling
 from engine.messages import SamplingParams
 from engine.model import sampling
 from engine.model.checkpoint import open_checkpoint
@@ -66,9 +66,10 @@ class Referee:
 
 def parameters(asked: dict[str, Any], prompt_tokens: int, vocab: int) -> SamplingParams:
     """Return what the engine makes of a body's `sampling_params`."""
-    limits = Limits(vocab, prompt_tokens + asked["max_new_tokens"])
+    whole = prompt_tokens + asked["max_new_tokens"]
     knobs = msgspec.convert(asked, GenerateKnobs)
-    return choose_sampling(knobs, knobs.max_new_tokens, None, Logprobs(), prompt_tokens, limits)
+    length = Length(knobs.max_new_tokens, "max_new_tokens")
+    return choose_sampling(knobs, length, Logprobs(), prompt_tokens, Limits(vocab, whole, whole))
 
 
 def choices(

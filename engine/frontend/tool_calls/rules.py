@@ -15,12 +15,9 @@ def call_rules(tools: list[Tool], arguments_key: str, before: str, after: str, b
     opening, closing = (f"{json.dumps(text)} " if text else "" for text in (before, after))
     lines = [f"start: call{more}", f"call: {opening}({names}) {closing}".rstrip()]
     for number, tool in enumerate(tools):
-        schema = {
-            "type": "object",
-            "properties": {"name": {"const": tool.name}, arguments_key: tool.parameters},
-            "required": ["name", arguments_key],
-            "additionalProperties": False,
-            "x-guidance": JSON_STYLE,
-        }
-        lines.append(f"tool{number}: %json {json.dumps(schema)}")
+        begin = f'{{"name": {json.dumps(tool.name, ensure_ascii=False)}, "{arguments_key}": '
+        # A schema of its own, not a part of a larger one: its "#/$defs/..." are found from its own root.
+        schema = {"type": "object", **tool.parameters, "x-guidance": JSON_STYLE}
+        lines.append(f'tool{number}: {json.dumps(begin)} arguments{number} "}}"')
+        lines.append(f"arguments{number}: %json {json.dumps(schema)}")
     return "\n".join(lines) + "\n"

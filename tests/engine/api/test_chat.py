@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import openai
+import pytest
 
 from tests.engine.api.instance import Instance
 from tests.streams import events
@@ -72,7 +73,7 @@ def test_stream_without_usage_by_default(unified: Instance) -> None:
     body = {"messages": HI, "max_tokens": 3, "stream": True}
     *chunks, done = events(unified.post("/v1/chat/completions", body))
     assert done == "[DONE]"
-    assert all(chunk["usage"] is None and chunk["choices"] for chunk in chunks)
+    assert all("usage" not in chunk and chunk["choices"] for chunk in chunks)
 
 
 def test_choices_are_told_apart_in_a_stream(unified: Instance) -> None:
@@ -92,6 +93,17 @@ def test_logprobs_have_text_and_bytes(unified: Instance) -> None:
     assert (content[1]["token"], content[1]["bytes"]) == ("u", [ord("u")])
     assert content[1]["logprob"] == -IDS["u"] / 100
     assert [top["logprob"] for top in content[1]["top_logprobs"]] == [-IDS["u"] / 100, -IDS["u"] / 100 - 1]
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_the_token_that_ends_an_answer_has_no_logprob(unified: Instance, is_streamed: bool) -> None:
+    """It is counted, and is no part of the content. The fake answers with the prompt and EOS."""
+    body = {"messages": HI, "logprobs": True, "stream": is_streamed}
+    response = unified.post("/v1/chat/completions", body)
+    choices = [chunk["choices"][0] for chunk in events(response)[:-1]] if is_streamed else response.json()["choices"]
+    tokens = [token["token"] for choice in choices for token in (choice["logprobs"] or {"content": ()})["content"]]
+    assert choices[-1]["finish_reason"] == "stop"
+    assert len(tokens) == len(unified.sent()[-1].prompt_ids)
 
 
 def test_bytes_of_tokens_add_up_to_a_character(unified: Instance) -> None:

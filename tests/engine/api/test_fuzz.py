@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -68,6 +69,34 @@ def test_legs_survive(decode: Instance, fields: dict[str, Any]) -> None:
     """/generate on a decode, whose rendezvous fields may be anything."""
     base = {"text": "hi", "bootstrap_host": "127.0.0.1", "bootstrap_port": 8998, "bootstrap_room": 1}
     check(decode, "/generate", base | fields)
+
+
+DEEP = "lists in lists"
+CALL = {"function": {"name": "f", "x": DEEP}}
+
+
+def tools(**fields: Any) -> dict[str, Any]:
+    return {"tools": [{"type": "function", "function": {"name": "f", "parameters": {"const": DEEP}}}], **fields}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        tools(),
+        tools(tool_choice="required"),
+        {"response_format": {"type": "json_schema", "json_schema": {"schema": {"const": DEEP}}}},
+        {"chat_template_kwargs": {"x": DEEP}},
+        {"messages": [{"role": "assistant", "tool_calls": [CALL]}]},
+    ],
+    ids=["tools", "forced", "format", "template", "calls"],
+)
+def test_any_depth_is_served_or_refused(unified: Instance, fields: dict[str, Any]) -> None:
+    """Each reader of a body goes to a depth of its own: what one took may be too much for the next."""
+    body = json.dumps({"messages": [{"role": "user", "content": "hi"}], **SHORT, **fields})
+    for levels in range(930, 1000, 2):
+        content = body.replace(json.dumps(DEEP), "[" * levels + "]" * levels)
+        response = unified.http.post("/v1/chat/completions", content=content)
+        assert response.status_code in (200, 400), (levels, response.text)
 
 
 @pytest.mark.parametrize("path", ["/tokenize", "/detokenize", "/abort_request", "/generate"])

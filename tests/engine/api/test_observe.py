@@ -98,6 +98,14 @@ def test_models_name_the_served_one(unified: Instance) -> None:
     assert card["id"] == unified.http.get("/model_info").json()["served_model_name"]
 
 
+def test_a_model_is_found_by_its_name(unified: Instance) -> None:
+    """As OpenAI's client retrieves it; another name is a 404."""
+    served = unified.http.get("/v1/models").json()["data"][0]
+    assert unified.http.get(f"/v1/models/{served['id']}").json() == served
+    other = unified.http.get("/v1/models/org/other")
+    assert (other.status_code, other.json()["error"]["code"]) == (404, "model_not_found")
+
+
 def test_server_info_has_sglangs_fields_and_no_keys(decode: Instance) -> None:
     """Role and peers are there under SGLang's names too; secrets are not."""
     info = decode.http.get("/server_info").json()

@@ -7,7 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.engine.api.instance import Instance
+from tests.engine.api.instance import Instance, running
+from tests.streams import raw_post
+from tests.waiting import eventually
 
 CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}]}
 TEXT: dict[str, Any] = {"prompt": "hi"}
@@ -36,7 +38,7 @@ BAD_FIELDS = [
     ("/v1/chat/completions", CHAT | {"frequency_penalty": -3}, "frequency_penalty"),
     ("/v1/chat/completions", CHAT | {"repetition_penalty": 0}, "repetition_penalty"),
     ("/v1/chat/completions", CHAT | {"n": 0}, "n"),
-    ("/v1/chat/completions", CHAT | {"n": 11}, "n"),
+    ("/v1/chat/completions", CHAT | {"n": 129}, "n"),
     ("/v1/chat/completions", CHAT | {"max_tokens": 0}, "max_tokens"),
     ("/v1/chat/completions", CHAT | {"max_tokens": -1}, "max_tokens"),
     ("/v1/chat/completions", CHAT | {"max_tokens": "ten"}, "max_tokens"),
@@ -65,21 +67,45 @@ BAD_FIELDS = [
     (
         "/v1/chat/completions",
         {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
-        "messages",
+        "messages[0].content[0]",
     ),
     ("/v1/chat/completions", {"messages": "hi"}, "messages"),
+    ("/v1/chat/completions", {"messages": [{"role": "foo", "content": "x"}]}, "messages[0].role"),
+    ("/v1/chat/completions", {"messages": [{"role": "user"}]}, "messages[0].content"),
+    ("/v1/chat/completions", {"messages": [{"role": "user", "content": []}]}, "messages[0].content"),
+    ("/v1/chat/completions", {"messages": [{"role": "tool", "content": "x"}]}, "messages[0].tool_call_id"),
+    (
+        "/v1/chat/completions",
+        {"messages": [{"role": "assistant", "tool_calls": [{"id": "c1"}]}]},
+        "messages[0].tool_calls[0].function",
+    ),
+    ("/v1/chat/completions", CHAT | {"max_completion_tokens": 0}, "max_completion_tokens"),
+    ("/v1/chat/completions", CHAT | {"max_completion_tokens": 5000}, "max_completion_tokens"),
+    ("/v1/chat/completions", CHAT | {"top_logprobs": 2}, "top_logprobs"),
+    ("/v1/chat/completions", CHAT | {"functions": [{"name": "f"}]}, "functions"),
+    ("/v1/chat/completions", CHAT | {"function_call": {"name": "f"}}, "function_call"),
+    ("/v1/chat/completions", CHAT | {"modalities": ["text", "audio"]}, "modalities"),
+    ("/v1/chat/completions", CHAT | {"logit_bias": {"x": 1}}, "logit_bias"),
+    (
+        "/v1/chat/completions",
+        CHAT | {"tools": [TOOL], "tool_choice": {"type": "zzz", "function": {"name": "f"}}},
+        "tool_choice",
+    ),
     ("/v1/chat/completions", {"messages": [{"role": 5}]}, "messages[0].role"),
     ("/v1/completions", {"prompt": []}, "prompt"),
     ("/v1/completions", {"prompt": ""}, "prompt"),
     ("/v1/completions", {"prompt": ["a", 5]}, "prompt"),
     ("/v1/completions", {"prompt": [264]}, "prompt"),
     ("/v1/completions", {"prompt": ["a"] * 65}, "prompt"),
+    ("/v1/completions", {}, "prompt"),
     ("/v1/completions", TEXT | {"suffix": "x"}, "suffix"),
-    ("/v1/completions", TEXT | {"logprobs": 21}, "top_logprobs"),
+    ("/v1/completions", TEXT | {"best_of": 3}, "best_of"),
+    ("/v1/completions", TEXT | {"max_tokens": 2048}, "max_tokens"),
+    ("/v1/completions", TEXT | {"logprobs": 21}, "logprobs"),
     ("/generate", {"sampling_params": {}}, "text"),
     ("/generate", {"text": "a", "input_ids": [1]}, "text"),
     ("/generate", {"input_ids": [-5]}, "input_ids"),
-    ("/generate", {"text": "a", "sampling_params": {"max_new_tokens": -1}}, "max_tokens"),
+    ("/generate", {"text": "a", "sampling_params": {"max_new_tokens": -1}}, "max_new_tokens"),
     ("/generate", {"text": "a", "sampling_params": {"temperature": "hot"}}, "sampling_params.temperature"),
     ("/generate", {"text": ["a", "b"], "sampling_params": [{}]}, "sampling_params"),
     ("/generate", {"text": "a", "return_logprob": True, "logprob_start_len": 9}, "logprob_start_len"),
@@ -115,9 +141,10 @@ def test_prompt_beyond_the_context_says_both_numbers(unified: Instance) -> None:
 
 
 def test_longest_prompt_that_fits_is_taken(unified: Instance) -> None:
-    """One token less leaves room for one new token, whatever max_tokens says."""
-    answer = unified.post("/v1/completions", {"prompt": [10] * 2047, "max_tokens": 100}).json()
-    assert answer["usage"]["completion_tokens"] == 1
+    """One token less leaves room for one new token, where nobody asks for more than one."""
+    for asked in ({}, {"max_tokens": 1}):
+        answer = unified.post("/v1/completions", {"prompt": [10] * 2047} | asked).json()
+        assert answer["usage"]["completion_tokens"] == 1
 
 
 def test_large_body_is_refused_by_its_length(unified: Instance) -> None:
@@ -168,12 +195,15 @@ def test_refusal_of_a_stream_is_chunked(unified: Instance, path: str) -> None:
 
 
 def test_full_instance_refuses(tiny_model_dir: Any, tmp_path: Any) -> None:
-    """More sequences than may run and wait are a 503, and those in flight are not disturbed."""
-    from tests.engine.api.instance import running
-
+    """More sequences than may run and wait are a 503 while others are in flight, and a 400 where they never fit."""
     with running(tiny_model_dir, tmp_path, "unified", "--max-running", "2", "--max-queued", "1") as instance:
-        status, error = instance.error("/v1/completions", {"prompt": "a", "n": 4})
-        assert (status, error["code"]) == (503, "queue_full")
+        with raw_post(instance.port, "/v1/completions", {"prompt": "a", "n": 2}, "hang-2"):
+            eventually(lambda: instance.is_live("hang-2"))
+            status, error = instance.error("/v1/completions", {"prompt": "a", "n": 2})
+            assert (status, error["code"]) == (503, "queue_full")
+            status, error = instance.error("/v1/completions", {"prompt": "a", "n": 4})
+            assert (status, error["param"]) == (400, "n")
+        eventually(lambda: not instance.is_live("hang-2"))
         assert instance.post("/v1/completions", {"prompt": "a", "n": 3}).status_code == 200
 
 

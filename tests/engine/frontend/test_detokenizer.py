@@ -48,7 +48,9 @@ def test_byte_level_pieces_add_up(byte_level: Tokenizer, ids: list[int]) -> None
 
 
 @settings(max_examples=200, deadline=None)
-@given(parts=st.lists(st.sampled_from([256, 257, 258, 259, 260]) | st.characters(), max_size=20))
+@given(
+    parts=st.lists(st.sampled_from([256, 257, 258, 259, 260]) | st.characters(exclude_categories=["Cs"]), max_size=20)
+)
 def test_sentencepiece_pieces_add_up(sentencepiece: Tokenizer, parts: list[int | str]) -> None:
     """The same where the decoder looks at neighbours: words, lone spaces, characters spelt in bytes."""
     ids = [one for part in parts for one in ([part] if isinstance(part, int) else part.encode())]

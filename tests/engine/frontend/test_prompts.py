@@ -27,9 +27,9 @@ def messages(call: Any) -> list[ChatMessage]:
 @pytest.mark.parametrize("function", [None, "f", 5, ["f"]])
 def test_a_call_of_no_function_is_refused(template: ChatTemplate, function: object) -> None:
     """400 by name, not a 500 from the depths."""
-    with pytest.raises(RequestError, match="tool_calls: function is") as refused:
+    with pytest.raises(RequestError, match=r"tool_calls\[0\]\.function: it must be an object") as refused:
         chat_text(template, messages({"function": function}))
-    assert (refused.value.status, refused.value.param) == (400, "messages")
+    assert (refused.value.status, refused.value.param) == (400, "messages[0].tool_calls[0].function")
 
 
 @BOTH

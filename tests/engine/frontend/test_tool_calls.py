@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
+from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.api.chat_calls import CallReader
+from engine.frontend.bodies import ChatBody
 from engine.frontend.tool_calls import (
     HERMES,
     LLAMA3_JSON,
@@ -21,6 +25,7 @@ from engine.frontend.tool_calls import (
     format_of,
 )
 from engine.frontend.tool_calls.in_words import in_words
+from engine.frontend.tool_use import NO_PARAMETERS, tool_use_of
 
 NAMES = frozenset({"weather", "add"})
 Calls = list[tuple[str, str]]
@@ -164,6 +169,45 @@ def test_what_the_rules_demand_is_what_the_parser_reads(family: CallFormat, is_m
     assert {name for name, _ in calls} == {"add"}
     assert all(json.loads(arguments)["a"] == 7 for _, arguments in calls)
     assert len(calls) == (2 if is_many else 1)
+
+
+@pytest.mark.parametrize("family", [HERMES, LLAMA3_JSON])
+@pytest.mark.parametrize(
+    ("parameters", "good", "bad"),
+    [
+        (
+            {"$defs": {"City": {"type": "string"}}, "properties": {"in": {"$ref": "#/$defs/City"}}, "required": ["in"]},
+            '{"in": "Rome"}',
+            '{"in": 1}',
+        ),
+        ({"properties": {"next": {"$ref": "#"}}, "additionalProperties": False}, '{"next": {}}', '{"other": {}}'),
+        ({"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, '{"b": 1}', "[]"),
+        (NO_PARAMETERS, "{}", '{"a": 1}'),
+    ],
+    ids=["defs", "recursive", "any_of", "none"],
+)
+def test_arguments_follow_their_own_schema(family: CallFormat, parameters: dict[str, Any], good: str, bad: str) -> None:
+    """Its references start at its own root, as pydantic writes them; the arguments are an object in any case."""
+    llguidance = pytest.importorskip("llguidance")
+    grammar = llguidance.LLMatcher.grammar_from_lark(family.rules([Tool("café", parameters)], False))
+    key, around = ("arguments", "<tool_call>\n%s\n</tool_call>") if family is HERMES else ("parameters", "%s")
+    tokenizer = llguidance.LLTokenizer("byte")
+    for arguments, is_good in ((good, True), (bad, False)):
+        written = around % f'{{"name": "café", "{key}": {arguments}}}'
+        matcher = llguidance.LLMatcher(tokenizer, grammar)
+        taken = matcher.try_consume_tokens(list(written.encode()))
+        assert (taken == len(written.encode()), matcher.is_accepting()) == (is_good, is_good)
+
+
+def test_without_parallel_calls_only_the_first_is_told() -> None:
+    """OpenAI: zero or one. What the model writes after it is no text either."""
+    fields = {"tools": [{"type": "function", "function": {"name": "add"}}], "messages": []}
+    call = '<tool_call>\n{"name": "add", "arguments": {}}\n</tool_call>'
+    for asked, expected in ((None, 2), (True, 2), (False, 1)):
+        use = tool_use_of(msgspec.convert(fields | {"parallel_tool_calls": asked}, ChatBody), HERMES)
+        reader = CallReader(use, "salt")
+        content, _ = reader.push(f"{call}\n{call}", is_last=True)
+        assert (content.strip(), len(reader.calls)) == ("", expected)
 
 
 def test_a_template_without_tools_is_told_in_words() -> None:
