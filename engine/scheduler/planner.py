@@ -142,7 +142,8 @@ class Planner:
         """Return whether a prompt at work will have computed more of this one's first pages than are here now."""
         if not self._cache.enabled:
             return False
-        return any(self._shared_tokens(sequence, other) > other.computed for other in at_work)
+        coming = [shared for other in at_work if (shared := self._shared_tokens(sequence, other)) > other.computed]
+        return bool(coming) and max(coming) > self._cache.length(sequence.tokens, sequence.reusable)
 
     def _shared_tokens(self, sequence: Sequence, other: Sequence) -> int:
         """Return how many tokens, in whole pages, both begin with."""

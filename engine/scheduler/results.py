@@ -23,14 +23,15 @@ class Results:
 
     def take(self, step: Step, result: StepResult) -> None:
         """Act on a step's result. Whoever has ended meanwhile has no part in it any more, but gets its pages back."""
+        broken = {rid for rid, sampled in result.sampled.items() if sampled.fault is Fault.BROKEN_LOGITS}
+        if broken:
+            # Pages with NaN may have been shared already; they spoil whoever attends to them.
+            self._book.cache.drop()
         works = [work for work in step.works if self._is_live(work)]
-        for work in step.chunks:
-            sampled = result.sampled.get(work.sequence.rid)
-            if not self._is_live(work) and (sampled is None or sampled.fault is not Fault.BROKEN_LOGITS):
-                # The prefix cache keeps what was computed of its prompt.
-                work.sequence.computed = work.end
+        for work in (*step.chunks, *works):
+            # Also of a prompt whose sequence has ended: the prefix cache keeps what was computed of it.
+            work.sequence.computed = 0 if work.sequence.rid in broken else work.end
         for work in works:
-            work.sequence.computed = work.end
             work.sequence.coming -= work.samples
             work.sequence.prompt_logprobs += result.prompt_logprobs.get(work.sequence.rid, [])
         for work in works:
@@ -70,10 +71,6 @@ class Results:
         ending = _ending(sampled, result.problems.get(sequence.rid))
         if ending is None:
             return False
-        if sampled.fault is Fault.BROKEN_LOGITS:
-            # Pages with NaN may have been shared already; they spoil whoever attends to them.
-            sequence.computed = 0
-            self._book.cache.drop()
         self._role.end(sequence, ending)
         return True
 

@@ -109,11 +109,20 @@ class Prefill:
                 self._book.enter(sequence, Phase.WAITING)
             case Committed(rid):
                 token, finish = self._first.pop(rid)
+                self._let_go(sequence)
                 self._book.tell(sequence, token, finish or FinishReason.LENGTH)
                 self._book.release(sequence, "handed_over")
             case Failed(rid, reason, detail):
                 self._first.pop(rid, None)
+                self._let_go(sequence)
                 end_now(self._book, sequence, sequence.ending or ending_of(reason, detail))
+
+    def _let_go(self, sequence: Sequence) -> None:
+        """Hold no longer for a peer what others of this side have found in the prefix cache and still compute with."""
+        found = {node.page for node in sequence.lease.nodes if node.users > 1}
+        others = [other for other in self._book.queues.in_phase(Phase.HELD) if other is not sequence]
+        held = {page for other in others for page in other.pages}
+        self._book.pages.move(sorted(found - held), Owner.PINNED)
 
     def chunk_done(self, work: Work, sampled: Sampled | None, finish: FinishReason | None) -> None:
         sequence = work.sequence

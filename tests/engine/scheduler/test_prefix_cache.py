@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.config import Role
-from engine.messages import Delta, SamplingParams
+from engine.config import Role, Schedule
+from engine.messages import Abort, Delta, SamplingParams
 from engine.model.sampling import Fault
 from engine.transfer.interface import (
     Committed,
@@ -115,6 +115,18 @@ def test_who_waited_for_one_that_ended_early_computes_itself() -> None:
     assert rig.tokens("b") == [132, 133, 134, 135]
 
 
+def test_nobody_waits_for_what_is_cached_while_it_is_computed_again() -> None:
+    """A long prompt is scored, so all of it is computed; a shorter one needs one token, and gets it at once."""
+    rig = Rig(Role.UNIFIED, kv_tokens=512)
+    rig.send(generate("first", prompt=64))
+    rig.turn_until_idle()
+    scored = SamplingParams(max_tokens=1, temperature=0, prompt_logprobs=0)
+    rig.send(generate("scored", prompt=128, sampling=scored))
+    before = len(rig.executor.plans)
+    rig.send(generate("cached", prompt=65))
+    assert next(rid for rid, _, _ in rig.chunks(before)) == "cached"
+
+
 def test_scored_tokens_are_computed() -> None:
     """Prompt logprobs from position 9 on need the logits of position 8: two pages may be cached, no third."""
     rig = Rig(Role.UNIFIED)
@@ -136,6 +148,39 @@ def test_pages_of_broken_logits_are_not_kept() -> None:
     rig.send(generate("good", prompt=19))
     rig.turn_until_idle()
     assert computed(rig, "good") == 19
+
+
+@pytest.mark.parametrize("room", [None, 1])
+@pytest.mark.parametrize("schedule", Schedule)
+def test_pages_of_broken_logits_are_not_kept_of_one_that_left(schedule: Schedule, room: int | None) -> None:
+    """Its client goes while the chunk is computed; with a room it waits for the end of that, without it is gone."""
+    rig = Rig(Role.PREFILL, schedule=schedule)
+    rig.executor.faults["bad"] = Fault.BROKEN_LOGITS
+    rig.executor.results_wait = True
+    rig.send(generate("bad", prompt=8, room=room))
+    rig.happen(Paired("bad"))
+    rig.send(Abort("bad", "client left"))
+    rig.happen(Failed("bad", FailReason.ABORTED, ""))
+    rig.turn_until_idle()
+    assert rig.pages.free_count == rig.pages.total
+
+
+def test_pages_are_held_for_a_peer_only_while_it_reads() -> None:
+    """Another prompt has found them: once the room is committed they are held by that one alone."""
+    rig = Rig(Role.PREFILL, kv_tokens=256)
+    for rid, room in (("a", 1), ("b", 2)):
+        rig.send(generate(rid, prompt=19, room=room))
+        rig.happen(Paired(rid))
+        rig.turn_until_idle()
+    rig.send(generate("c", prompt=64))
+    held = [rig.pages.ledger().held_for_peer]
+    for rid in "ab":
+        rig.happen(Committed(rid))
+        held.append(rig.pages.ledger().held_for_peer)
+    assert held == [6, 5, 0]
+    assert rig.pages.ledger().pinned > 0
+    rig.turn_until_idle()
+    assert rig.everything_is_free()
 
 
 def test_a_retracted_sequence_finds_what_was_not_needed() -> None:
