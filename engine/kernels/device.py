@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -23,6 +24,13 @@ def rank_device(kind: str, rank: int) -> torch.device:
             "leave the flag away, or take fewer --tp ranks"
         )
     return torch.device("cuda", rank)
+
+
+def memory_bytes(device: torch.device) -> int:
+    """Return how much there is for KV: what is free on a GPU; of a host all, since its pool grows as it is used."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 @contextmanager

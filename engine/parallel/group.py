@@ -18,7 +18,7 @@ import torch.distributed as distributed
 from torch import Tensor
 
 from engine.errors import RankLost
-from engine.kernels.device import CPU
+from engine.kernels.device import CPU, computing_on
 
 LOOPBACK = "127.0.0.1"
 
@@ -94,8 +94,8 @@ def join_group(
 ) -> TensorParallelGroup:
     """Meet the other ranks of this instance in the file `meeting`, which the first one makes.
 
-    Blocks until all have come, at most `timeout_s`, which then bounds each collective; raises RankLost. The group is
-    no global of torch, so that one process may hold several.
+    Blocks until all have come and exchanged something, at most `timeout_s`, which then bounds each collective; raises
+    RankLost. The group is no global of torch, so that one process may hold several.
     """
     if size == 1:
         return SingleRank()
@@ -106,7 +106,12 @@ def join_group(
         group = _gloo(store, rank, size, limit) if device.type == "cpu" else _nccl(store, rank, size, limit)
     except RuntimeError as error:
         raise RankLost(f"rank {rank} of {size} did not meet the others within {timeout_s:g} s: {error}") from error
-    return ProcessRanks(group, rank, size)
+    ranks = ProcessRanks(group, rank, size)
+    # NCCL connects ranks only when they first exchange something: that must not be a client's request.
+    with computing_on(device):
+        ranks.all_reduce(torch.zeros(1, device=device))
+        ranks.gather_columns(torch.zeros(1, 1, device=device), (1,) * size)
+    return ranks
 
 
 def _gloo(store: Any, rank: int, size: int, limit: timedelta) -> Any:

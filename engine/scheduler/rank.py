@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
+
 from engine.clock import Clock
 from engine.config import EngineConfig, Role
+from engine.errors import ConfigError
 from engine.frontend.tokenizer import load_tokenizer
-from engine.kernels.device import rank_device
+from engine.kernels.device import memory_bytes, rank_device
 from engine.kvcache.pool import KVLayout, KVPool
 from engine.model.checkpoint import open_checkpoint
 from engine.model.config import ModelConfig
@@ -77,8 +80,16 @@ def load_rank(config: EngineConfig, number: int, run_dir: str, clock: Clock, oth
     device = rank_device(config.device, number)
     group = join_group(number, config.tp, Path(run_dir) / "ranks", COLLECTIVE_LIMIT_S, device)
     checkpoint = open_checkpoint(config.model)
-    model = load_model(checkpoint, config.dtype, device, group, config.cpu_step, config.quantization)
-    pool = KVPool(kv_layout(config, checkpoint.config, len(model.share.kv_heads)), device)
+    try:
+        model = load_model(checkpoint, config.dtype, device, group, config.cpu_step, config.quantization)
+    except torch.OutOfMemoryError as error:
+        raise ConfigError(f"{config.model} does not fit into {device}: {error}; take more --tp ranks") from error
+    layout = kv_layout(config, checkpoint.config, len(model.share.kv_heads))
+    if layout.size_bytes > (memory := memory_bytes(device)):
+        where = "this machine" if device.type == "cpu" else f"{device}"
+        needed = f"a pool of {config.kv_tokens} tokens takes {layout.size_bytes / 1e9:.1f} GB"
+        raise ConfigError(f"--kv-tokens: {needed}, and {where} has {memory / 1e9:.1f} GB for it; lower it")
+    pool = KVPool(layout, device)
     grammars = GrammarCompiler(lambda: _token_table(config.model, checkpoint.config))
     runner = Runner(model, pool, checkpoint.config.eos_ids, grammars, number)
     return Rank(number, checkpoint, pool, runner, _flight_recorder(config, number, clock), clock, others)

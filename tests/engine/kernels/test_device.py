@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from engine.clock import SystemClock
 from engine.errors import ConfigError
 from engine.kernels.device import CPU, computing_on, rank_device
 from engine.kvcache.pool import KVPool
@@ -23,7 +24,7 @@ from engine.model.grammar import GrammarCompiler
 from engine.model.loading import load_model
 from engine.model.sampling_state import SamplingState
 from engine.scheduler import runner as runner_module
-from engine.scheduler.rank import kv_layout
+from engine.scheduler.rank import kv_layout, load_rank
 from engine.scheduler.runner import Runner
 from engine.scheduler.step_plan import SequenceStep, StepPlan
 from tests.engine.scheduler.building import Role, config
@@ -84,3 +85,10 @@ def test_a_gpu_that_is_not_there_is_told() -> None:
     """Before a model is loaded; with what to do."""
     with pytest.raises(ConfigError, match=r"rank 1 needs GPU 1, and torch .* sees 0; leave the flag away"):
         rank_device("cuda", 1)
+
+
+def test_a_pool_that_does_not_fit_is_told(tiny_model_dir: Path) -> None:
+    """Before requests write to it: a host gives memory only when it is written, and ends the process then."""
+    config_ = config(Role.UNIFIED, model=str(tiny_model_dir), kv_tokens=1 << 40)
+    with pytest.raises(ConfigError, match=r"--kv-tokens: a pool of 1099511627776 tokens takes .* GB, and this machine"):
+        load_rank(config_, 0, "", SystemClock())

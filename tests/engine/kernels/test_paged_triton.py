@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -75,7 +79,17 @@ def test_shapes_of_heads(kernels: ModuleType, heads: int, group: int, dim: int) 
 
 
 def test_a_long_context_is_put_together_from_splits(kernels: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Splits of 8 tokens: some sequences have one, some five, one of them not full."""
+    """Splits of 8 tokens, two at once: some decodes have one, some five, one of them not full. Chunks have one."""
     monkeypatch.setattr(kernels, "SPLIT_TOKENS", 8)
+    monkeypatch.setattr(kernels, "SPLITS_AT_ONCE", 2)
     monkeypatch.setattr(kernels, "KEYS", 4)
     check(kernels, step((1, 3), (1, 39), (7, 25)), 2, layer(2, 16, torch.float32), group=3)
+
+
+def test_the_kernels_compile_for_gpus(tmp_path: Path) -> None:
+    """What the interpreter runs is also what the compiler takes; it needs no GPU. Nothing of it is ever run here."""
+    environment = os.environ | {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-m", "tests.engine.kernels.compile_for_gpu"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(list(tmp_path.rglob("*.cubin"))) == 6
