@@ -138,6 +138,7 @@ class FunctionBody(msgspec.Struct, kw_only=True, omit_defaults=True):
     parameters: JSON | None = None
     """JSON schema of the arguments."""
     strict: bool | None = None
+    """Enforce the schema in calls that the model may choose to make; in those it must make it always is."""
 
 
 class ToolBody(msgspec.Struct, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.errors import RequestError
-from engine.frontend.bodies import ChatBody, NamedTool, ToolBody
+from engine.frontend.bodies import ChatBody, FunctionBody, NamedTool, ToolBody
 from engine.frontend.grammars import grammar_of_lark
 from engine.frontend.tool_calls import CallFormat, Tool, ToolCallParser
 
@@ -14,6 +14,7 @@ MAX_TOOLS = 128
 CHOICES = ("auto", "none", "required")
 NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
 """Of a function that is defined without any (OpenAI)."""
+ANY_PARAMETERS = {"type": "object"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class ToolUse:
     is_parallel: bool
     """Whether one answer may have several calls."""
     grammar: str | None
-    """Of an answer that must be a call."""
+    """Of an answer that must be a call, or whose calls must follow a schema (`strict`)."""
 
     def parser(self) -> ToolCallParser:
         """Return a parser for one answer."""
@@ -42,14 +43,21 @@ def tool_use_of(body: ChatBody, format_: CallFormat) -> ToolUse | None:
         return None
     forced = _forced(tools, choice)
     is_parallel, grammar = body.parallel_tool_calls is not False, None
+    has_format = body.response_format is not None and body.response_format.type != "text"
     if forced:
-        if body.response_format is not None and body.response_format.type != "text":
+        if has_format:
             message = "response_format: an answer that must call a tool has the form of the call"
             raise RequestError(400, "invalid_value", message, "response_format")
         is_many = choice == "required" and is_parallel
-        known = [Tool(tool.function.name, tool.function.parameters or NO_PARAMETERS) for tool in forced]
-        grammar = grammar_of_lark(format_.rules(known, is_many), "tools")
+        grammar = grammar_of_lark(format_.rules([_tool(tool.function) for tool in forced], is_many, False), "tools")
+    elif any(tool.function.strict for tool in tools) and not has_format:
+        known = [_tool(tool.function, is_enforced=bool(tool.function.strict)) for tool in tools]
+        grammar = grammar_of_lark(format_.rules(known, is_parallel, True), "tools")
     return ToolUse(format_, tools, is_parallel, grammar)
+
+
+def _tool(function: FunctionBody, is_enforced: bool = True) -> Tool:
+    return Tool(function.name, (function.parameters or NO_PARAMETERS) if is_enforced else ANY_PARAMETERS)
 
 
 def _forced(tools: list[ToolBody], choice: str | NamedTool) -> list[ToolBody]:

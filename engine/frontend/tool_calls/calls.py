@@ -62,5 +62,7 @@ class CallFormat:
     """Words in a chat template that tell the family."""
     parser: Callable[[frozenset[str]], ToolCallParser]
     """Makes a parser that knows the names of the tools."""
-    rules: Callable[[list[Tool], bool], str]
-    """Returns Lark rules of an answer that is one call of one of the tools, or (True) one or more."""
+    rules: Callable[[list[Tool], bool, bool], str]
+    """Returns Lark rules of an answer that is one call of one of the tools, or (first True) one or more; or (second
+    True) that may have them, and text.
+    """

@@ -7,6 +7,10 @@ from engine.frontend.tool_calls.calls import CallFormat, Part, Text, Tool, ToolC
 from engine.frontend.tool_calls.rules import call_rules
 
 BEGIN, END = "<tool_call>", "</tool_call>"
+FREE = rf"""start: (opened call)%s TEXT
+opened[lazy]: /(.|\n)*{BEGIN}/
+TEXT: /(.|\n)*/ & ~/(.|\n)*{BEGIN}(.|\n)*/"""
+"""Text with calls in it: an opening tag is never text."""
 
 
 class HermesParser:
@@ -91,8 +95,11 @@ def _parser(names: frozenset[str]) -> ToolCallParser:
     return HermesParser(names)
 
 
-def _rules(tools: list[Tool], is_many: bool) -> str:
-    return call_rules(tools, "arguments", f"{BEGIN}\n", f"\n{END}", "\n" if is_many else None)
+def _rules(tools: list[Tool], is_many: bool, is_free: bool) -> str:
+    if is_free:
+        return call_rules(FREE % ("*" if is_many else "?"), tools, "arguments", "\n", f"\n{END}")
+    start = 'start: call ("\\n" call)*' if is_many else "start: call"
+    return call_rules(start, tools, "arguments", f"{BEGIN}\n", f"\n{END}")
 
 
 HERMES = CallFormat("hermes", (BEGIN, "<tools>"), _parser, _rules)

@@ -10,6 +10,9 @@ from engine.frontend.tool_calls.calls import CallFormat, Part, Text, Tool, ToolC
 from engine.frontend.tool_calls.rules import call_rules
 
 BETWEEN = "; \t\r\n"
+FREE = r""" | TEXT?
+TEXT: /[^{; \t\r\n](.|\n)*/"""
+"""Or text, which does not begin as calls do."""
 
 
 class LlamaParser:
@@ -75,8 +78,9 @@ def _parser(names: frozenset[str]) -> ToolCallParser:
     return LlamaParser(names)
 
 
-def _rules(tools: list[Tool], is_many: bool) -> str:
-    return call_rules(tools, "parameters", "", "", "; " if is_many else None)
+def _rules(tools: list[Tool], is_many: bool, is_free: bool) -> str:
+    start = 'start: call ("; " call)*' if is_many else "start: call"
+    return call_rules(start + FREE if is_free else start, tools, "parameters", "", "")
 
 
 LLAMA3_JSON = CallFormat("llama3_json", ('"parameters": ', "<|python_tag|>"), _parser, _rules)

@@ -148,7 +148,7 @@ def test_what_the_rules_demand_is_what_the_parser_reads(family: CallFormat, is_m
     """Whatever byte the grammar allows first is taken, to its end: the parser finds calls and no text."""
     llguidance = pytest.importorskip("llguidance")
     tools = [Tool("add", {"type": "object", "properties": {"a": {"enum": [7]}}, "required": ["a"]})]
-    grammar = llguidance.LLMatcher.grammar_from_lark(family.rules(tools, is_many))
+    grammar = llguidance.LLMatcher.grammar_from_lark(family.rules(tools, is_many, False))
     tokenizer = llguidance.LLTokenizer("byte")
     matcher = llguidance.LLMatcher(tokenizer, grammar)
     written = b""
@@ -189,7 +189,7 @@ def test_what_the_rules_demand_is_what_the_parser_reads(family: CallFormat, is_m
 def test_arguments_follow_their_own_schema(family: CallFormat, parameters: dict[str, Any], good: str, bad: str) -> None:
     """Its references start at its own root, as pydantic writes them; the arguments are an object in any case."""
     llguidance = pytest.importorskip("llguidance")
-    grammar = llguidance.LLMatcher.grammar_from_lark(family.rules([Tool("café", parameters)], False))
+    grammar = llguidance.LLMatcher.grammar_from_lark(family.rules([Tool("café", parameters)], False, False))
     key, around = ("arguments", "<tool_call>\n%s\n</tool_call>") if family is HERMES else ("parameters", "%s")
     tokenizer = llguidance.LLTokenizer("byte")
     for arguments, is_good in ((good, True), (bad, False)):
@@ -197,6 +197,43 @@ def test_arguments_follow_their_own_schema(family: CallFormat, parameters: dict[
         matcher = llguidance.LLMatcher(tokenizer, grammar)
         taken = matcher.try_consume_tokens(list(written.encode()))
         assert (taken == len(written.encode()), matcher.is_accepting()) == (is_good, is_good)
+
+
+CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 7}}\n</tool_call>'
+WRONG = CALL.replace("7", "8")
+JSON_CALL, JSON_WRONG = '{"name": "add", "parameters": {"a": 7}}', '{"name": "add", "parameters": {"a": 8}}'
+
+
+@pytest.mark.parametrize(
+    ("family", "answer", "is_many", "is_good"),
+    [
+        (HERMES, "", True, True),
+        (HERMES, "1 < 2, and <tool_ is no tag.\n", True, True),
+        (HERMES, f"I ask.\n{CALL}", True, True),
+        (HERMES, f"{CALL}\n{CALL} Wait.", True, True),
+        (HERMES, f"{CALL}\n{CALL}", False, False),
+        (HERMES, f"I ask.\n{WRONG}", True, False),
+        (HERMES, "<tool_call>{}", True, False),
+        (LLAMA3_JSON, "No {call}.", True, True),
+        (LLAMA3_JSON, "", True, True),
+        (LLAMA3_JSON, f"{JSON_CALL}; {JSON_CALL}", True, True),
+        (LLAMA3_JSON, f"{JSON_CALL}; {JSON_CALL}", False, False),
+        (LLAMA3_JSON, JSON_WRONG, True, False),
+        (LLAMA3_JSON, f" {JSON_WRONG}", True, False),
+    ],
+)
+def test_a_strict_call_follows_its_schema_in_free_text(
+    family: CallFormat, answer: str, is_many: bool, is_good: bool
+) -> None:
+    """Text is what it was; a call that is begun must be one of a tool, with arguments of its schema."""
+    llguidance = pytest.importorskip("llguidance")
+    tool = {"function": {"name": "add", "strict": True, "parameters": {"properties": {"a": {"const": 7}}}}}
+    body = {"tools": [tool | {"type": "function"}], "messages": [], "parallel_tool_calls": is_many}
+    use = tool_use_of(msgspec.convert(body, ChatBody), family)
+    assert use is not None
+    matcher = llguidance.LLMatcher(llguidance.LLTokenizer("byte"), use.grammar)
+    taken = matcher.try_consume_tokens(list(answer.encode()))
+    assert (taken == len(answer.encode()) and matcher.is_accepting()) == is_good
 
 
 def test_without_parallel_calls_only_the_first_is_told() -> None:
