@@ -104,7 +104,7 @@ def test_a_side_that_dies_with_a_request_in_hand_is_named(tiny_model_dir: Path, 
     """Nobody manages it: the look before has seen its process, which is gone now. The other side is not accused."""
     with pair(tiny_model_dir, tmp_path, "--chunk-tokens", "16") as sides, router(sides, tmp_path) as smg:
         assert diagnosed(tmp_path, (sides, smg))[0] == 0
-        body = {"model": "test", "prompt": "hello " * 600, "max_tokens": 3000, "ignore_eos": True}
+        body = {"model": "test", "prompt": "hello " * 600, "max_tokens": 400, "ignore_eos": True}
         with ThreadPoolExecutor(1) as pool:
             pool.submit(smg.post, "/v1/completions", body)
             until(lambda: sides.decode.get("/rooms")["rooms"], 30, "a request in flight")

@@ -12,6 +12,7 @@ import pytest
 from pdctl.deployment.model import Instance, Role
 from pdctl.managers.shim import Life, Observation, Record
 from pdctl.recover.drift import drift_of, needed_by
+from tests.waiting import eventually
 
 STARTED_AT = 1_000_000_000.0
 """In 2001: whatever this test writes is newer, unless it says otherwise."""
@@ -75,6 +76,8 @@ def environment_drift(has: dict[str, str], **wanted: str) -> list[str]:
     argv = ("e",)
     with subprocess.Popen(["sleep", "60"], env=shared | has) as child:
         try:
+            # Popen returns while the kernel is still setting up the new program: for a moment it has no environment.
+            eventually(lambda: Path(f"/proc/{child.pid}/environ").read_bytes())
             return whats(drift_of(instance(*argv, **wanted), seen(argv, pid=child.pid)))
         finally:
             child.kill()
